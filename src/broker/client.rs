@@ -25,7 +25,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// That of a worker; `None` if the worker has no queues.
+    /// Creates the client of a worker; `None` if the worker has no queues.
     pub fn new(shared: Arc<SharedQueues>, worker: usize) -> Option<Client> {
         let client =
             Client { shared, worker, outbox: RefCell::default(), asked: RefCell::default() };
@@ -36,7 +36,7 @@ impl Client {
         self.shared.of_worker(self.worker)
     }
 
-    /// What wakes this worker's event loop when there are answers.
+    /// Returns the eventfd that wakes this worker's event loop when there are answers.
     pub fn eventfd(&self) -> Option<EventFd> {
         self.queues().map(|it| it.eventfd.clone())
     }
@@ -68,7 +68,7 @@ impl Client {
         self.unsent() <= CAPACITY && self.ask(decider, None, 0, question)
     }
 
-    /// How much was not sent yet, in words.
+    /// Returns the number of words that are not sent yet.
     pub fn unsent(&self) -> usize {
         self.outbox.borrow().len()
     }
@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    /// What time it is by the clock of a decider's store, at `now` here; `None`: it has not said.
+    /// Returns the time of a decider's store at `now`; `None` before the store has told its time.
     pub fn store_time(&self, decider: usize, now: MonotonicMillis) -> Option<UnixMillis> {
         self.shared.decider(decider)?.clock.at(now)
     }
@@ -131,7 +131,7 @@ impl Client {
         self.ask(decider, None, 0, &Question::nothing());
     }
 
-    /// What was answered since the last look.
+    /// Takes the answers that came since the last call.
     pub fn replies(&self) -> Vec<Reply> {
         let mut words = Vec::new();
         for answers in self.shared.all_answers(self.worker) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::table::words::system::random;
 
-/// What may ask a store. The lowest bits of its number tell them apart.
+/// A kind of asker. The lowest bits of its number tell the kinds apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
     /// A request that rules limit.
@@ -13,11 +13,11 @@ pub enum Asker {
     Caller = 1,
     /// A request to the API.
     Api = 2,
-    /// What asks ahead, for requests to come.
+    /// A reserve, which asks ahead of requests.
     Reserve = 3,
 }
 
-/// How many numbers in a row are of different kinds.
+/// Number of kinds.
 pub const KINDS: u64 = 4;
 
 /// All waiters of one kind in this worker. Their memory follows how many there are, not how many there were since

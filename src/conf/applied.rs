@@ -1,4 +1,4 @@
-//! Where rules apply, and what is to be said of rules that share a counter there.
+//! Places where rules apply, and warnings about rules that share a counter there.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ const UNVERIFIED: &str = "the key has $remote_user, which auth_basic verifies on
 #[derive(Debug)]
 pub struct AppliedRules<T> {
     levels: Vec<AppliedLevel<T>>,
-    /// What was found of single levels.
+    /// Warnings about single levels.
     warnings: Vec<Message>,
     /// The numbers of rules that no request reaches.
     unreached: Vec<usize>,

@@ -10,7 +10,7 @@ use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
 use crate::table::{CountedRate, EarlyShare};
 
-/// What `http` says. Zones, stores and namespaces are named by their numbers here, from 0 on.
+/// The configuration of `http`. It names zones, stores and namespaces by their index.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
     /// The zones, in the order of the configuration.
@@ -19,7 +19,7 @@ pub struct Configuration {
     pub stores: Vec<StoreConf>,
     /// The namespaces, as they were first defined or used.
     pub namespaces: Vec<NamespaceConf>,
-    /// Where the rules stand, in their order.
+    /// Places of the rules, in their order.
     pub rules: Vec<Origin>,
     /// Whether any level decides after access control.
     pub has_precontent: bool,
@@ -34,7 +34,7 @@ pub struct ZoneConf {
     pub name: Box<str>,
     /// In bytes, as configured.
     pub size: usize,
-    /// Where it stands.
+    /// Place of the definition.
     pub origin: Origin,
 }
 
@@ -43,9 +43,9 @@ pub struct ZoneConf {
 pub struct StoreConf {
     /// Its name: no other store has it.
     pub name: Box<str>,
-    /// Where it stands.
+    /// Place of the definition.
     pub origin: Origin,
-    /// What its block says.
+    /// Settings of its block.
     pub settings: StoreSettings,
 }
 
@@ -54,13 +54,13 @@ pub struct StoreConf {
 pub struct NamespaceConf {
     /// Its name: no other namespace has it.
     pub name: Box<str>,
-    /// Where it is defined, or else first used.
+    /// Place of the definition, or else of the first use.
     pub origin: Origin,
     /// The number of its zone.
     pub zone: usize,
     /// The number of its store, if it names one.
     pub store: Option<usize>,
-    /// What its block says.
+    /// Options of its block.
     pub options: NamespaceOptions,
     /// The windows that are counted in, ascending: those that are listed, and those of rules.
     pub window_sizes: Vec<WindowSize>,
@@ -130,7 +130,7 @@ impl Configuration {
         (numbers, next)
     }
 
-    /// What becomes of requests while a store is away.
+    /// Describes how requests are decided while a store is away.
     pub fn without(&self, store: usize) -> String {
         let mut parts = Vec::new();
         for NamespaceConf { options, .. } in self.synced_with(store) {
@@ -154,7 +154,7 @@ impl Configuration {
 }
 
 impl StoreConf {
-    /// Where it is: its servers.
+    /// Lists the addresses of its servers.
     pub fn place(&self) -> String {
         let servers = self.settings.common.servers.iter().map(ToString::to_string);
         servers.collect::<Vec<_>>().join(" ")
@@ -165,7 +165,8 @@ impl StoreConf {
         self.settings.shards() > 1
     }
 
-    /// How long a worker that syncs with the store and says nothing is thought to be alive.
+    /// Returns the time after which a worker that syncs with the store, and is silent, counts as
+    /// dead.
     pub fn lease_lifetime(&self) -> Duration {
         self.settings.lease_lifetime()
     }
@@ -177,8 +178,8 @@ impl NamespaceConf {
         self.options.sync == SyncMode::Synchronous
     }
 
-    /// How often the namespace is synced, if it is: one whose store decides, to push what was counted
-    /// while the store was away.
+    /// Returns the period of the sync, if there is one. If the store decides, the sync pushes hits
+    /// that were counted while the store was away.
     pub fn period(&self) -> Option<Duration> {
         match self.options.sync {
             SyncMode::Periodic(period) => Some(period),
@@ -187,7 +188,7 @@ impl NamespaceConf {
         }
     }
 
-    /// What of a limit a node may keep from the store until the next sync.
+    /// Returns the share of a limit that a node may keep from the store until the next sync.
     pub fn early_share(&self) -> EarlyShare {
         match (self.options.sync, self.options.sync_early) {
             (SyncMode::Periodic(_), SyncEarly::MilliPercent(share)) => {

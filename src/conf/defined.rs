@@ -11,14 +11,14 @@ use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
 
-/// What a caller says of a namespace.
+/// A namespace as a caller describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceDefinition {
     /// Its name.
     pub name: Box<str>,
     /// The zone; `None`: the only one.
     pub zone: Option<Box<str>>,
-    /// When its store is talked to.
+    /// Mode of its sync with the store.
     pub sync: SyncMode,
     /// The store: there is one unless `sync` is [`SyncMode::Local`].
     pub store: Option<DefinedStore>,
@@ -31,11 +31,11 @@ pub struct NamespaceDefinition {
 pub enum DefinedStore {
     /// A `ratelimit_store` of nginx.conf.
     Named(Box<str>),
-    /// One that the caller describes.
+    /// A store that the caller describes.
     Own(Box<StoreSettings>),
 }
 
-/// Why a namespace cannot be defined.
+/// An error in the definition of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefineError {
     /// Something is missing, or wrong.

@@ -1,5 +1,5 @@
-//! What the directives of `http` say, as they are read one after the other: zones, stores and
-//! namespaces, which may name each other in any order.
+//! State of `http` while its directives are read: zones, stores and namespaces, which may name each
+//! other in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,9 +24,9 @@ use crate::table::CountedRate;
 pub struct HttpConf {
     pub(super) zones: Vec<ZoneConf>,
     pub(super) stores: Vec<StoreConf>,
-    /// Those that are defined, and those that are used.
+    /// Namespaces that are defined or used.
     pub(super) namespaces: Vec<NamespaceText>,
-    /// Where the rules stand, in their order.
+    /// Places of the rules, in their order.
     pub(super) rules: Vec<Origin>,
     /// Whether any level decides after access control.
     pub(super) has_precontent: bool,
@@ -197,7 +197,7 @@ impl NamespaceUse {
 }
 
 impl NamespaceText {
-    /// Where it is defined, or else first used.
+    /// Returns the place of the definition, or else of the first use.
     pub(super) fn origin(&self) -> Origin {
         match (&self.definition, self.uses.first()) {
             (Some(Definition { block, .. }), _) => block.origin().clone(),

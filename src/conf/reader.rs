@@ -15,13 +15,13 @@ use crate::policy::options::shown;
 pub struct ConfDirective {
     /// Its name.
     pub name: &'static CStr,
-    /// Where it may stand.
+    /// Contexts in which it may stand.
     pub context: DirectiveContext,
     /// Whether a block follows its words.
     pub is_block: bool,
 }
 
-/// Where a directive may stand.
+/// Contexts in which a directive may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectiveContext {
     /// In `http`.

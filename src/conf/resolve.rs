@@ -1,4 +1,5 @@
-//! What one directive alone cannot know: whether what it names is there, and whether zones have room.
+//! Checks that need the whole configuration: names that exist, and zones with room for their
+//! namespaces.
 
 use super::configuration::{Configuration, NamespaceConf, ZoneConf};
 use super::http::{Definition, HttpConf, NamespaceText, NamespaceUse};

@@ -155,7 +155,7 @@ impl fmt::Display for Hits {
     }
 }
 
-/// Why a text is not a number of hits.
+/// An error of a text that is no number of hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseHitsError {
     /// Not digits with at most one point between them.
@@ -202,7 +202,7 @@ pub(crate) fn meant_by(text: &str) -> Option<String> {
     hits.filter(|hits| *hits > Hits::ZERO).map(|_| meant)
 }
 
-/// So many whole hits.
+/// Returns so many whole hits.
 #[cfg(test)]
 pub(crate) fn hits(whole: i64) -> Hits {
     Hits::from_thousandths(whole * 1000)

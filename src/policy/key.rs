@@ -26,7 +26,7 @@ pub const MAX_COUNTER_LEN: usize = 64;
 /// The longest name that a key is counted under.
 pub const MAX_NAME_LEN: usize = PREFIX.len() + MAX_COUNTER_LEN + 1 + MAX_PLAIN_LEN;
 
-/// What names begin with that are no keys.
+/// Beginning of names that are digests, not keys.
 const PREFIX: &str = "sha256:";
 
 /// Returns whether hits of `key` are accounted: those of an empty key are not.
@@ -121,7 +121,7 @@ pub fn key_and_counter(name: &[u8]) -> (&[u8], Option<&[u8]>) {
 mod tests {
     use super::*;
 
-    /// As `printf abc | sha256sum` has them.
+    /// Digests as `printf abc | sha256sum` prints them.
     const OF_ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     const OF_201_X: &str = "84a0678c90937f5dcf9994d5866668da6b995109c8ad845410559b48a4ecafed";
 

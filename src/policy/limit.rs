@@ -15,16 +15,16 @@ pub struct Limit {
     pub name: Box<str>,
     /// The size of the window, or the time that a rate is told for.
     pub size: WindowSize,
-    /// How what is stored of the window is read.
+    /// Algorithm by which the stored state is read.
     pub algorithm: Algorithm,
-    /// What a rate has beside it; nothing of other limits.
+    /// Burst of a rate; zero for other limits.
     pub burst: Burst,
 }
 
-/// What a limit by a rate has beside it.
+/// Burst and delay of a limit by a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
-    /// How many hits are admitted above the rate.
+    /// Hits that are admitted above the rate.
     pub hits: Hits,
     /// Above how many of them an admitted request is held back; `None`: none is.
     pub delay: Option<Hits>,
@@ -106,7 +106,7 @@ pub struct Quota<'a> {
 pub enum QuotaHits<'a> {
     /// Always so many, above zero.
     Constant(Hits),
-    /// What a text with variables comes to.
+    /// The value of a text with variables.
     Variable(&'a [u8]),
 }
 
@@ -154,7 +154,7 @@ impl<'a> Quota<'a> {
     }
 }
 
-/// Why a text is not a limit. The message says what would be accepted.
+/// An error of a text that is no limit. The message says what is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseQuotaError {
     /// There is no slash.
@@ -188,14 +188,14 @@ impl fmt::Display for ParseQuotaError {
 
 impl core::error::Error for ParseQuotaError {}
 
-/// What one limit said about one hit.
+/// The verdict of one limit on one hit.
 #[derive(Clone, Copy, Debug)]
 pub struct Verdict<'a> {
     /// The limit.
     pub limit: &'a Limit,
     /// The most hits that it admits.
     pub hits: Hits,
-    /// What is read after the hit: it is in it if it was charged.
+    /// Reading after the hit, with the hit if it was charged.
     pub reading: Reading,
     /// The cost of the hit.
     pub cost: Hits,
@@ -209,7 +209,7 @@ impl Verdict<'_> {
         self.limit.algorithm.rate(self.limit.size, &self.reading)
     }
 
-    /// What the limit leaves after the hit: `limit - rate`, at least 0.
+    /// Returns `limit - rate` after the hit, at least 0.
     pub fn remaining(&self) -> Hits {
         let Limit { size, algorithm, .. } = *self.limit;
         algorithm.remaining(size, &self.reading, self.hits)

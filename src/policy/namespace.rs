@@ -10,7 +10,7 @@ use super::options::{OptionError, Syntax, shown, text};
 /// The namespace that is meant where none is named.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
-/// How long a request, or another hit, waits for a store that decides, unless the namespace says otherwise.
+/// Default of the longest wait for a store that decides.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 /// The longest that it may say.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ pub fn valid_name<'a>(what: &str, name: &'a [u8]) -> Result<&'a str, OptionError
     })
 }
 
-/// When a namespace talks to its datastore.
+/// A namespace's mode of sync with its datastore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncMode {
     /// Never.
@@ -69,7 +69,7 @@ impl SyncMode {
     }
 }
 
-/// What is done with a request when a synchronous datastore does not answer in time.
+/// The decision on a request when a synchronous datastore does not answer in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnError {
@@ -82,22 +82,22 @@ pub enum OnError {
     Deny,
 }
 
-/// What a node admits while a store is away that is not asked about each request.
+/// The limit of a node while a store is away that does not decide each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLoss {
-    /// What it knows to be left.
+    /// The whole rest of the limit that the node knows of.
     #[default]
     Local,
     /// Its share of each limit.
     Share,
 }
 
-/// What share of a limit the nodes may keep from the store, all together, until their next sync.
+/// The share of a limit that all nodes together may keep from the store until their next sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncEarly {
     /// All of it: nothing is pushed before its time.
     Off,
-    /// So many thousandths of a percent: 100 to 50,000.
+    /// A share in thousandths of a percent: 100 to 50,000.
     MilliPercent(u32),
 }
 
@@ -123,7 +123,7 @@ impl SyncEarly {
     }
 }
 
-/// As `sync_rate` is written: `off`, `0`, or seconds, such as `0.5`.
+/// Writes the mode as `sync_rate` has it: `off`, `0`, or seconds, such as `0.5`.
 impl fmt::Display for SyncMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

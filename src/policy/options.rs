@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use super::window::parse_time;
 
-/// Why a block is refused: a message that names the offending word and says what is accepted.
+/// An error of a block: a message that names the offending word and says what is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {
     message: Box<str>,
@@ -20,7 +20,7 @@ pub struct OptionError {
 /// Something that is accepted, and hardly meant so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionWarning {
-    /// What to say of it.
+    /// The message.
     pub message: String,
     /// The directive that it is about.
     pub directive: DirectiveName,
@@ -31,7 +31,7 @@ pub struct OptionWarning {
 pub struct DirectiveName {
     /// Its name.
     pub name: &'static str,
-    /// How many of this name stand before it.
+    /// Number of directives of this name before it.
     pub index: usize,
 }
 
@@ -41,7 +41,7 @@ impl OptionError {
         OptionError { message: message.into(), directive: None }
     }
 
-    /// The same error, as one of a directive that was read before.
+    /// Returns the error as one of a directive that was read before.
     pub fn of(self, directive: impl Into<DirectiveName>) -> OptionError {
         OptionError { directive: Some(directive.into()), ..self }
     }
@@ -67,10 +67,10 @@ impl From<&'static str> for DirectiveName {
 
 impl core::error::Error for OptionError {}
 
-/// What a word may be: how it is read, and what messages say of it.
+/// The syntax of a word: how it is read, and what messages say of it.
 #[derive(Debug)]
 pub struct Syntax<T> {
-    /// What is accepted, as it ends a message: `on or off`.
+    /// Accepted words, as the end of a message: `on or off`.
     pub expected: &'static str,
     /// Whether messages say nothing of what was given.
     pub is_secret: bool,

@@ -16,7 +16,7 @@ pub fn argument<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
     }
 }
 
-/// What follows `name=` at the beginning of `query`.
+/// Returns the text after `name=` at the beginning of `query`.
 #[inline]
 fn after_name<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
     let (start, rest) = query.split_at_checked(name.len())?;

@@ -1,16 +1,18 @@
-//! How much of a limit a node has charged ahead of its requests, and whether the store still has it.
+//! The part of a limit that a node has charged ahead of its requests, and whether the store still
+//! has it.
 
 use core::num::NonZeroU64;
 
 use super::hits::Hits;
 use super::window::WindowSize;
 
-/// Of smaller windows, nothing is reserved: what is not used comes back too late.
+/// Smallest window, in milliseconds, with reserves: in smaller ones, unused hits come back too
+/// late.
 const SMALLEST: u64 = 1000;
-/// Of a limit that is less than so many times the nodes, nothing is reserved.
+/// Smallest limit with reserves, in multiples of the number of nodes.
 const LEAST_SHARE: i64 = 10;
 
-/// What a node asks for first, in costs of a hit.
+/// Size of the first part that a node asks for, in costs of a hit.
 pub const FIRST_PART: i64 = 16;
 
 /// The name of an exchange in which a store decided, in the history of a shard: it tells whether the store still has what
@@ -18,7 +20,7 @@ pub const FIRST_PART: i64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witness(pub NonZeroU64);
 
-/// What a store has charged ahead for a node, as far as the node knows.
+/// The state of charges that a store made ahead for a node, as far as the node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grants {
     /// Nothing.
@@ -69,8 +71,8 @@ pub fn part(wanted: Hits, remains: Hits, left: Hits, cost: Hits, nodes: u64) -> 
     (part >= cost.plus(cost) && part > Hits::ZERO).then_some(part)
 }
 
-/// What has to remain, as the store knows it, for a part to be charged: others may have taken some since this
-/// node knew what remains, and it is at most half of that still.
+/// Returns the remainder that the store must know for a part to be charged. Others may have taken
+/// some since this node knew it, and the part is at most half of the rest even then.
 pub fn room_for(part: Hits, nodes: u64) -> Hits {
     let nodes = i64::try_from(nodes.max(2)).unwrap_or(i64::MAX);
     Hits::from_thousandths(part.thousandths().saturating_mul(nodes))

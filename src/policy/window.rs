@@ -3,7 +3,8 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
-/// How far the clocks of two processes may be apart without one having been set: milliseconds.
+/// Greatest difference in milliseconds between the clocks of two processes, without one having been
+/// set.
 pub const CLOCK_SKEW: u64 = 1000;
 
 /// A moment: milliseconds of Unix time.
@@ -20,7 +21,7 @@ impl UnixSeconds {
         UnixSeconds(at.0 / SECOND)
     }
 
-    /// When it begins.
+    /// Returns the start.
     pub const fn millis(self) -> UnixMillis {
         UnixMillis(self.0.saturating_mul(SECOND))
     }
@@ -59,7 +60,7 @@ impl WindowSize {
         self.0.get()
     }
 
-    /// The same: never 0.
+    /// Returns the milliseconds, which are never 0.
     #[inline]
     pub const fn nonzero_millis(self) -> NonZeroU64 {
         self.0
@@ -80,7 +81,8 @@ impl WindowSize {
         WindowSize::from_millis(millis).ok_or(ParseWindowError)
     }
 
-    /// Where `now` falls. Windows start at multiples of their size.
+    /// Returns the window of `now`, and the position in it. Windows start at multiples of their
+    /// size.
     #[inline]
     pub fn at(self, now: UnixMillis) -> WindowPosition {
         WindowPosition { number: now.0 / self.0, elapsed: now.0 % self.0 }
@@ -178,8 +180,8 @@ pub fn parse_time(text: &[u8]) -> Option<u64> {
     (!text.is_empty()).then_some(total)
 }
 
-/// What to say of a time in months, by which a minute was meant more often than not; `None` if
-/// `time`, which is one, has none.
+/// Returns a warning about a `time` in months, which is mostly meant in minutes; `None` if it has
+/// no months.
 pub fn warn_of_months(time: &[u8]) -> Option<String> {
     let time = core::str::from_utf8(time).ok()?;
     time.contains('M')

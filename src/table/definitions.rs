@@ -23,7 +23,7 @@ pub struct LateDefinition {
     pub fingerprint: u64,
 }
 
-/// Why a worker cannot define a namespace.
+/// The reason why a worker cannot define a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LateError {
     /// Another worker has defined it otherwise.

@@ -121,7 +121,10 @@ sub channel_tests {
         $a->hit(hit => 'k');
         pushes($a);
         hears($b, k => 1);
+        # The new configuration syncs once, at its beginning.
+        my $synced = $b->sync_status('last_at');
         $b->reload;
+        $b->wait_for('the first sync', sub { $b->sync_status('last_at') ne $synced });
         all_listen();
         $a->hit(hit => 'k');
         pushes($a);

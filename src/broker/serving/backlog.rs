@@ -11,16 +11,17 @@ use crate::policy::hits::Hits;
 use crate::store::contract::decision::{Few, Question};
 use crate::table::MonotonicMillis;
 
-/// How many counters an exchange charges of those that were counted while the store was away: others wait.
+/// Number of counters that one exchange charges at most for hits that were counted while the store
+/// was away.
 const UNSENT_AT_ONCE: usize = 32;
 
-/// What was asked of a decider, and is not sent yet.
+/// The questions to a decider that are not sent yet.
 #[derive(Default)]
 pub(super) struct Backlog {
     gathered: RefCell<Gathered>,
     /// Whether nothing is sent.
     is_away: Cell<bool>,
-    /// What was counted without the store.
+    /// Hits that were counted without the store.
     unsent: RefCell<UnsentHits>,
     /// Hits of namespaces that the store does not get, until they are counted.
     dropped: RefCell<Few<(Arc<str>, Hits)>>,
@@ -38,19 +39,19 @@ pub(super) struct Gathered {
     pub(super) reply_to: Vec<ReplyTo>,
     /// Whether a probe is due, too.
     pub(super) is_probed: bool,
-    /// How many of them, the first ones, charge what was counted without the store.
+    /// Number of questions, at the beginning, that charge hits counted without the store.
     unsent: usize,
 }
 
-/// Where the answer to a question goes.
+/// The destination of an answer.
 pub(super) struct ReplyTo {
     /// The number of the worker.
     pub(super) worker: usize,
     /// The number of the request; `None`: it needs no answer.
     pub(super) id: Option<u64>,
-    /// When the request is decided otherwise, or what is charged does not count any more.
+    /// Time at which the request is decided otherwise, or the charge loses its meaning.
     deadline: u64,
-    /// When it was asked, where no answer is needed.
+    /// Time of the question, where no answer is needed.
     asked_at: MonotonicMillis,
 }
 
@@ -112,7 +113,7 @@ impl Backlog {
         self.gather(question, ReplyTo { worker: 0, id: None, deadline, asked_at });
     }
 
-    /// How many counters are kept for the store, at least.
+    /// Returns a lower bound of the number of counters that are kept for the store.
     fn kept(&self) -> usize {
         let unsent = self.unsent.borrow().len();
         unsent.saturating_add(self.gathered.borrow().questions.len())
@@ -196,19 +197,19 @@ impl Backlog {
         !self.is_away.get() && !self.unsent.borrow().is_empty()
     }
 
-    /// How many questions there are.
+    /// Returns the number of questions.
     pub(super) fn waiting(&self) -> usize {
         self.gathered.borrow().questions.len()
     }
 
-    /// How many questions the task still waits for; `None` if for none.
+    /// Returns the number of questions that the task still waits for; `None` if it waits for none.
     pub(super) fn lacking(&self) -> Option<usize> {
         let gathered = self.gathered.borrow();
         let more = self.awaited.get().saturating_sub(gathered.questions.len());
         (more > 0 && !gathered.is_probed && !self.has_unsent()).then_some(more)
     }
 
-    /// So many questions as are asked at once, without those whose deadline is past.
+    /// Takes the questions of one exchange, without those whose deadline is past.
     pub(super) fn take(&self, now: MonotonicMillis) -> Gathered {
         self.unsent.borrow_mut().forget_taken();
         let has_unsent = self.has_unsent();

@@ -7,21 +7,21 @@
 
 use core::time::Duration;
 
-/// How long the questions for one datastore wait for more, by how many came in of late.
+/// The delay in which questions for one datastore wait for more, by the recent rate of questions.
 #[derive(Clone, Debug, Default)]
 pub struct BatchingDelay {
-    /// How many questions there were since it was last looked.
+    /// Number of questions since the last look.
     asked: usize,
-    /// How many come in during the longest pause, as of late.
+    /// Number of questions that recently came during the longest pause.
     expected: usize,
 }
 
 impl BatchingDelay {
-    /// How long a pause is at most.
+    /// Longest pause.
     pub const PAUSE: Duration = Duration::from_micros(400);
     /// For how long it is counted how many questions come in.
     const SPAN: Duration = Duration::from_millis(2);
-    /// How many have to come in during a pause for it to be worthwhile.
+    /// Number of questions during a pause that make it worthwhile.
     const WORTHWHILE: usize = 8;
 
     /// Notes that so many questions are asked.

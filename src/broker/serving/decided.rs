@@ -11,13 +11,13 @@ use crate::table::{CounterTable, NamespaceIndex, SyncState};
 pub struct DecidedNamespace {
     /// The name.
     pub name: Arc<str>,
-    /// Where it is counted, and its place there.
+    /// Table with the counters, and the namespace's place in it.
     pub table: &'static CounterTable<'static>,
     /// The namespace's place in the table's directory.
     pub index: NamespaceIndex,
-    /// What is known of each shard of it, if hits are charged ahead.
+    /// State of each shard of the namespace, if hits are charged ahead.
     pub granted: Vec<SyncState<'static>>,
-    /// What keeps the table mapped.
+    /// Owner of the mapped table.
     pub lent: Arc<dyn Any + Send + Sync>,
 }
 

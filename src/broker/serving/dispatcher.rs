@@ -18,24 +18,24 @@ use crate::broker::wake::event_loop_queue::EventLoopQueue;
 use crate::store::contract::decision::Answer;
 use crate::table::MonotonicMillis;
 
-/// How often the broker shows that it serves.
+/// Interval of the beats by which the broker shows that it serves.
 pub(super) const BEAT: Duration = Duration::from_millis(100);
-/// How soon it is tried again to leave answers with a worker that has not read those before.
+/// Pause before answers are written again to a worker whose ring is full.
 const NO_ROOM: Duration = Duration::from_millis(1);
 
-/// What the broker has of all workers and all deciders.
+/// The broker's state for all workers and all deciders.
 pub(super) struct Dispatcher {
     pub(super) queues: Arc<SharedQueues>,
     /// The number of the worker whose process this is, and the term in which it serves.
     worker: usize,
     pub(super) term: Term,
-    /// That of each task.
+    /// Backlog of each task.
     pub(super) backlogs: Vec<Backlog>,
     reader: RefCell<Reader>,
     words: RefCell<Vec<u64>>,
-    /// What is said to each worker, and has not had room yet.
+    /// Answers to each worker for which its ring had no room yet.
     outboxes: RefCell<Vec<Vec<u64>>>,
-    /// What the log is to tell of stores.
+    /// Log events about stores.
     pub(super) events: EventLoopQueue<StoreEvent>,
     /// The clock.
     pub(super) uptime: fn() -> Duration,

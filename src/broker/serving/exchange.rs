@@ -30,7 +30,8 @@ use crate::store::registry::StoreVisitor;
 use crate::store::retry::Retries;
 use crate::table::{MonotonicMillis, SyncState};
 
-/// How often is collected what is asked of a store that is away: workers' queues are short.
+/// Interval in which the workers' rings are drained while a store is away, so that they do not fill
+/// up.
 const COLLECT: Duration = Duration::from_millis(50);
 
 /// Asks one decider, for all workers.
@@ -49,7 +50,7 @@ pub(super) struct DeciderTask {
     pub(super) namespaces: Rc<[DecidedNamespace]>,
 }
 
-/// What serves a task.
+/// The parts of a task that is being served.
 struct Served<'t, D> {
     store: D,
     node: NodeId,
@@ -78,10 +79,10 @@ impl StoreVisitor for DeciderTasks<'_> {
     }
 }
 
-/// When a task waits for more questions.
+/// The pauses of a task between exchanges.
 struct Pauses {
     delay: BatchingDelay,
-    /// When the delay last learned how much time passed.
+    /// Time at which the delay was last updated.
     learned: Duration,
     /// `None`: the system had none left, and there are no pauses.
     timer: Option<Timer>,
@@ -264,7 +265,7 @@ impl DeciderTask {
         (reply_to, answers, has_raced)
     }
 
-    /// What is to be asked now; `None` if there will be nothing more.
+    /// Waits for the next questions; `None` if there will be no more.
     async fn next(
         &self,
         backlog: &Backlog,

@@ -30,7 +30,7 @@ use crate::store::contract::strategy::{NodeId, Shard};
 /// A worker's candidate: it serves when it is its [turn](super::turn).
 #[derive(Clone)]
 pub struct Broker {
-    /// What the workers share.
+    /// Memory that the workers share.
     pub queues: Arc<SharedQueues>,
     /// The number of this worker.
     pub worker: usize,
@@ -45,7 +45,7 @@ pub struct Broker {
 pub struct DecidingStore {
     /// The store, as the log names it.
     pub store: Arc<WatchedStore>,
-    /// What connects to it.
+    /// Source of its deciders.
     pub source: Arc<dyn DeciderSource>,
     /// The identity of this node.
     pub node: NodeId,

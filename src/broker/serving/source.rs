@@ -1,9 +1,9 @@
-//! Where a store's deciders come from.
+//! The trait that connects the broker to a store.
 
 use super::exchange::DeciderTasks;
 use crate::store::registry::StoreSettings;
 
-/// What connects to a store.
+/// A source of a store's deciders.
 pub trait DeciderSource: Send + Sync {
     /// Has `tasks` serve with deciders of the store, which connect when they are used.
     fn connect(&self, tasks: DeciderTasks<'_>);

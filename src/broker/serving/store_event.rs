@@ -1,11 +1,11 @@
-//! What the log says of stores: one line for each event, by the worker that notices it first.
+//! Log events about stores: one line for each, by the worker that notices it first.
 
 use core::fmt;
 use std::sync::Arc;
 
 use crate::table::{ChannelLease, StoreState, StoreTransition};
 
-/// How far a store's clock may be from a node's, in milliseconds.
+/// Tolerated difference between the clocks of a store and a node, in milliseconds.
 const CLOCK_TOLERANCE: u64 = 1000;
 
 /// A store whose events are logged.
@@ -13,11 +13,12 @@ const CLOCK_TOLERANCE: u64 = 1000;
 pub struct WatchedStore {
     /// Its name in the configuration.
     pub name: Box<str>,
-    /// What becomes of requests while it is away.
+    /// Description of how requests are decided while the store is away.
     pub without_it: String,
     /// `None`: the zone has no room for it, and nothing is logged.
     pub state: Option<StoreState<'static>>,
-    /// Which worker listens to it. `None`: the zone has no room, and none does.
+    /// Lease of the worker that listens to the store. `None`: the zone has no room, and no worker
+    /// listens.
     pub channel: Option<ChannelLease<'static>>,
 }
 
@@ -30,7 +31,7 @@ pub enum Observer {
     Broker,
 }
 
-/// What was known of a store when it began to be asked.
+/// The knowledge about a store before it was asked.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownBefore {
     was_up: bool,
@@ -54,7 +55,7 @@ pub struct StoreEvent {
     kind: StoreEventKind,
 }
 
-/// How much it matters.
+/// A severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// A fault, or its end.
@@ -79,7 +80,7 @@ enum StoreEventKind {
     /// Its clock is ahead of this node's, or behind it, by so many milliseconds, which is much.
     ClockIsOff(i64),
     ClockIsRight,
-    /// What others push is not heard. Holds why.
+    /// The store has no channel, for this reason.
     Unheard(String),
     /// The process that asked it about requests was stopped, and this one does in its place.
     OtherBroker,
@@ -91,7 +92,7 @@ impl WatchedStore {
         self.state.and_then(|it| it.is_up()) == Some(false)
     }
 
-    /// What is known of it now, before it is asked.
+    /// Returns the present knowledge about the store.
     pub fn known(&self) -> KnownBefore {
         let state = self.state.and_then(|it| it.is_up());
         KnownBefore { was_up: state == Some(true) }
@@ -133,17 +134,18 @@ impl WatchedStore {
         is_news.then(|| self.event(kind))
     }
 
-    /// That what other nodes push is not heard before the next sync, and why.
+    /// Creates the event that other nodes' pushes are not heard before the next sync, with the
+    /// reason.
     pub fn unheard(self: &Arc<Self>, error: &impl fmt::Display) -> StoreEvent {
         self.event(StoreEventKind::Unheard(error.to_string()))
     }
 
-    /// That another process of this node asks it about requests from now on.
+    /// Creates the event that another process of this node serves as the broker from now on.
     pub fn other_broker(self: &Arc<Self>) -> StoreEvent {
         self.event(StoreEventKind::OtherBroker)
     }
 
-    /// That this node has another identity.
+    /// Creates the event that this node has another identity.
     pub fn other_identity(self: &Arc<Self>) -> StoreEvent {
         self.event(StoreEventKind::OtherIdentity)
     }
@@ -154,7 +156,7 @@ impl WatchedStore {
 }
 
 impl StoreEvent {
-    /// How much it matters.
+    /// Returns the severity of the event.
     pub fn severity(&self) -> Severity {
         match self.kind {
             StoreEventKind::Unreached(_)

@@ -1,5 +1,5 @@
-//! How a process waits for its turn to serve as the broker: for the lock, which the kernel passes on when the process
-//! that has it ends, and for a broker that was stopped, whose beats are missing.
+//! The wait of a process for its turn to serve as the broker. The kernel passes the lock on when
+//! its holder ends; a broker that was stopped misses its beats.
 
 use core::pin::pin;
 use core::sync::atomic::{
@@ -17,9 +17,9 @@ use super::dispatcher::BEAT;
 use crate::broker::shared::shared_queues::SharedQueues;
 use crate::broker::shared::tenure::{TenureLooks, Term};
 
-/// How often a worker that ends looks whether its last questions were taken.
+/// Interval in which a worker that ends looks whether its last questions were taken.
 const LAST_LOOK: Duration = Duration::from_millis(5);
-/// How soon a worker tries again to wait for its turn, if the system refuses that.
+/// Pause before a worker waits for its turn again, if the system refused that.
 const NO_LOCK: Duration = Duration::from_millis(100);
 
 /// The turn of a process, of which it may have several.
@@ -29,7 +29,7 @@ pub(super) struct Turn {
     lock: Arc<LockState>,
 }
 
-/// How far the thread is that waits for the lock.
+/// The state of the thread that waits for the lock.
 #[derive(Default)]
 struct LockState {
     state: AtomicU8,

@@ -24,7 +24,7 @@ const PARTS: u64 = 32;
 #[derive(Debug, Default)]
 pub struct UnsentHits {
     kept: BTreeMap<UnsentKey, Unsent>,
-    /// What was taken last, and may come back.
+    /// Hits that were taken last, and may be put back.
     taken: Vec<(UnsentKey, Unsent)>,
     /// Hits of namespaces that the store does not get, until they are counted.
     dropped: Vec<(Arc<str>, Hits)>,
@@ -33,7 +33,7 @@ pub struct UnsentHits {
 /// The namespace, the key, the number of the kind, and its measure.
 type UnsentKey = (Arc<str>, KeyBytes, u8, u64);
 
-/// Those of a counter.
+/// The unsent hits of one counter.
 #[derive(Debug)]
 struct Unsent {
     counter: AskedCounter,
@@ -42,7 +42,7 @@ struct Unsent {
     sum: Hits,
 }
 
-/// As the node would keep them if there were no others.
+/// The state that the node would keep if there were no others.
 #[derive(Debug)]
 enum UnsentOf {
     Level(LevelKind, Level),
@@ -107,7 +107,7 @@ impl UnsentHits {
         self.kept.is_empty()
     }
 
-    /// Of how many counters there are any.
+    /// Returns the number of counters with unsent hits.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
@@ -214,7 +214,7 @@ impl UnsentOf {
         }
     }
 
-    /// What is left of them.
+    /// Returns the hits that still count at `now`.
     fn left(&self, size: WindowSize, now: MonotonicMillis) -> Hits {
         match self {
             UnsentOf::Level(kind, level) => {
@@ -258,7 +258,7 @@ mod tests {
         Question { counters: smallvec![counter], ..Question::nothing() }
     }
 
-    /// What is charged at a time of these hits, each at its time.
+    /// Returns the part of these hits, each with its time, that counts at the time `at`.
     fn charged(kind: StoredKind, counted: &[(u64, i64)], at: u64) -> i64 {
         let mut unsent = UnsentHits::default();
         for (time, cost) in counted {

@@ -17,7 +17,7 @@ pub struct Breaker<'m> {
     open_until: &'m AtomicU64,
 }
 
-/// What a request finds.
+/// The state of a circuit, as a request finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Circuit {
     /// The store is to be asked.
@@ -30,8 +30,8 @@ pub enum Circuit {
 }
 
 impl<'m> Breaker<'m> {
-    /// How long it stays open after a failure, in milliseconds: a little longer than it takes the broker
-    /// to look again, if that lives.
+    /// Time for which the circuit stays open after a failure, in milliseconds: a little longer than
+    /// a living broker needs for its next look.
     pub const PAUSE: u64 = 500;
 
     /// The breaker in this word, which was zero when the first process called this: closed.
@@ -39,7 +39,7 @@ impl<'m> Breaker<'m> {
         Breaker { open_until }
     }
 
-    /// What a request finds at `now`.
+    /// Returns the state of the circuit at `now`.
     pub fn look(self, now: MonotonicMillis) -> Circuit {
         // Relaxed, as all of this: nothing else is read because of what it says.
         let until = self.open_until.load(Relaxed);

@@ -10,8 +10,8 @@ use crate::table::words::atomic::{AtomicU64, Ordering, fence};
 /// Rung for the reader once so many messages were written.
 #[derive(Clone, Copy, Debug)]
 pub struct Doorbell<'m> {
-    /// How many messages were written ever, roughly: a writer that was killed may not have counted its
-    /// last ones, and some may be counted twice.
+    /// Number of messages written so far, roughly: a writer that was killed may have missed its
+    /// last ones, or counted some twice.
     written: &'m AtomicU64,
     /// The reader is to be woken when so many were, in 48 bits.
     at: FencedWord<'m>,

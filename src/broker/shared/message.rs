@@ -20,14 +20,14 @@ pub struct Ask {
     pub decider: usize,
     /// The number of the request; `None`: it needs no answer.
     pub id: Option<u64>,
-    /// When the request waits no longer: milliseconds of the system's monotonic clock.
+    /// Time until which the request waits: milliseconds of the system's monotonic clock.
     pub deadline: u64,
     /// The question itself.
     pub question: Question,
 }
 
-/// What is said about a request on its way back: the number of the request, and the answer; `None`: the
-/// store has failed.
+/// An answer on its way back: the number of the request, and the answer; `None` if the store has
+/// failed.
 pub type Reply = (u64, Option<Answer>);
 
 /// Adds to `words` the message that asks `question`, as [`Ask`] says.
@@ -171,7 +171,7 @@ impl Reader {
     }
 }
 
-/// What a message says about a request; `None` if it is none that [`write_reply`] wrote.
+/// Parses an answer; `None` if [`write_reply`] did not write it.
 pub fn reply(message: &[u64]) -> Option<Reply> {
     let mut words = Words(message);
     words.next()?;

@@ -1,4 +1,4 @@
-//! What workers and broker share in memory.
+//! Memory that the workers and the broker share.
 //!
 //! - [`ring`]: a queue from one process to another; [`doorbell`]: when its reader is to be woken; [`message`]: questions and
 //!   answers as words of a ring; [`shared_queues`]: all of these in their region

@@ -12,9 +12,9 @@ use crate::table::words::atomic::{AtomicU64, Ordering};
 /// A queue of messages, which are words. One process at a time writes, and one reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'m> {
-    /// How many words were read ever, in 48 bits.
+    /// Number of words read so far, modulo 2^48.
     head: FencedWord<'m>,
-    /// How many were written.
+    /// Number of words written so far.
     tail: &'m AtomicU64,
     words: &'m [AtomicU64],
 }
@@ -23,7 +23,7 @@ pub struct Ring<'m> {
 pub const CACHE_LINE: usize = 8;
 
 impl<'m> Ring<'m> {
-    /// How many words of memory a ring takes that holds `capacity`.
+    /// Returns the words of memory that a ring of `capacity` words takes.
     pub const fn size(capacity: usize) -> usize {
         capacity.saturating_add(2 * CACHE_LINE)
     }
@@ -98,7 +98,8 @@ impl<'m> Ring<'m> {
         between(self.head.get(Ordering::Relaxed), tail) == 0
     }
 
-    /// So many places from a position on, at most all: those up to the end, and those from the start on.
+    /// Returns `count` places from a position on, at most all: those up to the end, and those from
+    /// the start on.
     fn places(&self, position: u64, count: usize) -> (&'m [AtomicU64], &'m [AtomicU64]) {
         let start = position.checked_rem(self.words.len() as u64).unwrap_or(0);
         let (before, after) = self.words.split_at(start as usize);
@@ -108,7 +109,7 @@ impl<'m> Ring<'m> {
     }
 }
 
-/// How many words there are between two positions.
+/// Returns the number of words between two positions.
 fn between(head: u64, tail: u64) -> u64 {
     tail.wrapping_sub(head) & FencedWord::MAX
 }

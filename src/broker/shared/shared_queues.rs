@@ -1,6 +1,6 @@
-//! What the workers of a configuration share so that the broker asks the stores for all of them: queues
-//! of questions and answers, in memory that the master maps before it starts them, and a lock, which the
-//! process with the broker has.
+//! Memory that the workers of a configuration share so that the broker asks the stores for all of
+//! them: rings of questions and answers, and the broker's lock. The master maps it before it starts
+//! the workers.
 
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
@@ -24,7 +24,7 @@ pub struct SharedQueues {
     file: File,
     /// Wakes the broker, when so much was asked as it waits for.
     bell: EventFd,
-    /// What wakes each worker's event loop.
+    /// Eventfds that wake the workers' event loops.
     eventfds: Vec<EventFd>,
     deciders: usize,
 }
@@ -34,14 +34,14 @@ unsafe impl Send for SharedQueues {}
 // SAFETY: as above.
 unsafe impl Sync for SharedQueues {}
 
-/// What all workers know of a decider.
+/// The state of a decider that all workers share.
 #[derive(Clone, Copy, Debug)]
 pub struct DeciderState<'q> {
     /// Whether requests ask it.
     pub breaker: Breaker<'q>,
-    /// When the broker is to be woken for it.
+    /// Doorbell that wakes the broker for it.
     pub doorbell: Doorbell<'q>,
-    /// What time it is by its store's clock.
+    /// Clock of its store.
     pub clock: StoreClock<'q>,
 }
 
@@ -50,7 +50,7 @@ pub struct DeciderState<'q> {
 pub struct WorkerQueues<'q> {
     /// The worker's questions.
     pub questions: Ring<'q>,
-    /// What wakes the worker's event loop.
+    /// Eventfd that wakes the worker's event loop.
     pub eventfd: &'q EventFd,
 }
 
@@ -116,7 +116,7 @@ impl SharedQueues {
         unsafe { self.memory.as_ref() }
     }
 
-    /// Which worker serves.
+    /// Returns the broker's tenure.
     pub fn tenure(&self) -> Option<Tenure<'_>> {
         self.words().first().map(Tenure::over)
     }
@@ -158,17 +158,17 @@ impl SharedQueues {
         Ring::over(self.words().get(start..)?.get(..RING)?)
     }
 
-    /// Those of all workers, in their order.
+    /// Returns the queues of all workers, in their order.
     pub fn of_workers(&self) -> impl Iterator<Item = WorkerQueues<'_>> {
         (0..self.eventfds.len()).filter_map(|worker| self.of_worker(worker))
     }
 
-    /// What wakes the broker.
+    /// Returns the eventfd that wakes the broker.
     pub fn bell(&self) -> &EventFd {
         &self.bell
     }
 
-    /// How many deciders there are.
+    /// Returns the number of deciders.
     pub fn deciders(&self) -> usize {
         self.deciders
     }

@@ -14,7 +14,7 @@ use crate::table::words::atomic::Ordering::Relaxed;
 /// The clock of a decider's store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreClock<'m> {
-    /// What it is later than the monotonic clock, in milliseconds; 0: not known.
+    /// Difference to the monotonic clock, in milliseconds; 0: not known.
     offset: &'m AtomicU64,
 }
 
@@ -24,7 +24,7 @@ impl<'m> StoreClock<'m> {
         StoreClock { offset }
     }
 
-    /// What time it is, when it is `now` here; `None`: the store has not said.
+    /// Returns the store's time at `now`; `None` before the store has told its time.
     pub fn at(self, now: MonotonicMillis) -> Option<UnixMillis> {
         // Relaxed, as all of this: nothing else is read because of what it says.
         match self.offset.load(Relaxed) {
@@ -42,7 +42,7 @@ impl<'m> StoreClock<'m> {
     }
 }
 
-/// What the broker has learned of a store's clock.
+/// The broker's estimate of a store's clock.
 #[derive(Debug, Default)]
 pub(crate) struct LearnedClock {
     /// The largest offset since `since`, and of the time before that.
@@ -54,7 +54,8 @@ pub(crate) struct LearnedClock {
 impl LearnedClock {
     /// For how long an answer is remembered, at least: clocks run at different speeds.
     const MEMORY: Duration = Duration::from_secs(5);
-    /// How far answers are apart, in milliseconds, if a clock was set, or the store is another one.
+    /// Difference between two answers, in milliseconds, above which a clock was set, or the store
+    /// is another one.
     const STEP: u64 = 500;
 
     /// Learns that it was `store` there just before it is `now` here. Returns the offset.

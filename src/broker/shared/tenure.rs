@@ -109,7 +109,7 @@ fn term_of(word: u64) -> Term {
     Term((word >> (64 - Term::BITS)) as u16)
 }
 
-/// Who serves: the term, beats, and whether the broker of the term has the lock.
+/// The tenure of the broker: its term, its beats, and whether it has the lock.
 ///
 /// ```text
 ///  63      48   47     46      0
@@ -122,7 +122,7 @@ pub struct Tenure<'m>(&'m AtomicU64);
 
 const LOCKED: u64 = 1 << (63 - Term::BITS);
 
-/// What a waiting process saw of the tenure.
+/// The tenure as a waiting process last saw it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TenureLooks {
     seen: u64,

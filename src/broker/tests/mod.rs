@@ -26,7 +26,7 @@ use crate::policy::algorithm::StoredKind;
 use crate::table::{MonotonicMillis, NameKind, StoreState};
 use crate::testing::table::SharedTable;
 
-/// How long anything may take before the test says that it never happens.
+/// Longest wait before a test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -52,7 +52,7 @@ fn queues() -> Arc<SharedQueues> {
     Arc::new(SharedQueues::new(2, 1).unwrap())
 }
 
-/// What happens while workers ask.
+/// An event during questions of workers.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Store(Mood),

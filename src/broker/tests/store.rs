@@ -20,7 +20,7 @@ use crate::store::contract::strategy::{
 };
 use crate::store::registry::StoreVisitor as _;
 
-/// What a store does with what it is asked.
+/// The behaviour of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     Answers,
@@ -51,11 +51,11 @@ pub(super) struct Inner {
     /// Whether a thread is held, and whether it is let go on.
     pub(super) is_holding: AtomicBool,
     pub(super) lets_go: AtomicBool,
-    /// How often it was asked.
+    /// Number of exchanges.
     pub(super) exchanges: AtomicUsize,
-    /// What logs were charged, in whole hits.
+    /// Hits charged to logs, in whole hits.
     pub(super) charged: AtomicI64,
-    /// How often each question races before it is decided.
+    /// Number of races of each question before it is decided.
     pub(super) races: AtomicUsize,
 }
 

@@ -20,7 +20,7 @@ use crate::store::contract::strategy::Shard;
 use super::store::Store;
 use super::{PATIENCE, now, uptime};
 
-/// What became of a question.
+/// The outcome of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Answered,
@@ -32,7 +32,7 @@ pub(super) enum End {
     NotAsked,
 }
 
-/// How far a worker is, for tests that wait for it.
+/// The progress of a worker, for tests that wait for it.
 #[derive(Default)]
 pub(super) struct Progress {
     pub(super) answered: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What wakes the threads of a node's workers, by which one has another push before its time.
+//! Bells that wake the threads of a node's workers, so that one of them pushes early.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::eventfd::EventFd;
 pub struct Bells(Vec<EventFd>);
 
 impl Bells {
-    /// Those of so many workers.
+    /// Creates the bells of so many workers.
     ///
     /// # Errors
     ///
@@ -19,7 +19,7 @@ impl Bells {
         bells.collect::<io::Result<_>>().map(Bells)
     }
 
-    /// That of a worker; `None` if there is none of this number.
+    /// Returns the bell of a worker; `None` if there is no such worker.
     pub fn of(&self, worker: usize) -> Option<&EventFd> {
         self.0.get(worker)
     }

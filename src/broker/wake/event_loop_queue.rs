@@ -11,7 +11,7 @@ pub struct EventLoopQueue<T> {
     eventfd: EventFd,
 }
 
-/// The same queue.
+/// Clones the handle of one queue.
 impl<T> Clone for EventLoopQueue<T> {
     fn clone(&self) -> Self {
         EventLoopQueue { items: self.items.clone(), eventfd: self.eventfd.clone() }
@@ -33,8 +33,8 @@ impl<T> EventLoopQueue<T> {
         self.eventfd.wake();
     }
 
-    /// What came since the last look. Never waits: if there is more in this moment, the event loop is
-    /// woken again.
+    /// Takes everything since the last call, without waiting. If there is more at the moment, the
+    /// event loop is woken again.
     pub fn take(&self) -> Vec<T> {
         match self.items.try_lock() {
             Ok(mut items) => core::mem::take(&mut *items),

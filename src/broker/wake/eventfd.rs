@@ -1,4 +1,4 @@
-//! How one thread or process wakes another that waits for it: an eventfd.
+//! An eventfd, by which one thread or process wakes another.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// What is used to wake, by any number of threads and processes.
+/// An eventfd, which any number of threads and processes may signal.
 #[derive(Clone, Debug)]
 pub struct EventFd(Arc<File>);
 
@@ -36,7 +36,8 @@ impl EventFd {
         let _ = (&*self.0).read(&mut [0; 8]);
     }
 
-    /// The same, for a task of tokio's to wait for: once for all uses since the last time.
+    /// Returns the eventfd for a task of tokio's to wait for: it wakes once for all signals since
+    /// the last wait.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! How one thread or process wakes another.
+//! Wake-ups between threads and processes.
 //!
 //! - [`eventfd`]: a thread that waits for a descriptor; [`timer`]: a timer below a millisecond
 //! - [`bells`]: the threads of a node's workers; [`event_loop_queue`]: results for an event loop

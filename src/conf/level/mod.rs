@@ -1,4 +1,4 @@
-//! What a level says, that is `http`, a `server` or a `location`, and how levels inherit.
+//! A level (`http`, a `server` or a `location`), and how levels inherit.
 
 pub mod rules;
 
@@ -20,13 +20,13 @@ pub const OTHER_CONTENT: &str =
 #[derive(Debug)]
 pub struct LevelConf<T> {
     key: Option<Rc<WrittenText<T>>>,
-    /// Those of this level, or of one above.
+    /// Rules of this level, or of one above.
     pub(super) rules: Option<Rc<Rules<T>>>,
-    /// Those that apply: none if they are off, and no inherited ones where a location answers by
+    /// Rules that apply: none if rules are off, and no inherited ones where a location answers by
     /// itself.
     effective: Option<Rc<Rules<T>>>,
     content: Option<Content>,
-    /// Where the directive stands that says so.
+    /// Place of the directive that sets the content.
     content_origin: Option<Origin>,
     /// Whether that is what the location around answers with: this is a block within it.
     is_content_inherited: bool,
@@ -154,18 +154,19 @@ impl<T> LevelConf<T> {
         self.has_basic_auth == Some(true) && self.settings().phase == Phase::Preaccess
     }
 
-    /// Where the directive stands that says what the location itself answers with, if a `return` there answers before.
+    /// Returns the directive that sets the location's own content, and its place, if a `return`
+    /// there answers first.
     pub(super) fn unreached_content(&self) -> Option<(&Origin, &'static str)> {
         let name = self.content.filter(|_| self.returns == Some(true))?;
         Some((self.content_origin.as_ref()?, name.directive()))
     }
 
-    /// What the location itself answers with, if it does.
+    /// Returns the location's own content, if it has some.
     pub fn content(&self) -> Option<Content> {
         self.content
     }
 
-    /// How requests are treated, once the level has inherited.
+    /// Returns the settings, once the level has inherited.
     pub fn settings(&self) -> Settings {
         Settings::of(&self.options)
     }

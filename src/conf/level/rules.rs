@@ -21,9 +21,9 @@ pub struct Rule<T> {
     pub place: Box<str>,
     /// The number of the namespace that it counts in, among those of the configuration.
     pub namespace: usize,
-    /// What it counts by.
+    /// Key of the rule.
     pub key: OwnKey<T>,
-    /// What a request is charged.
+    /// Cost of a request.
     pub cost: Cost<T>,
     /// Its limits, at least one.
     pub limits: Vec<RuleLimit<T>>,
@@ -31,7 +31,7 @@ pub struct Rule<T> {
     pub(crate) shared: Vec<WindowLimits>,
 }
 
-/// How a rule counts in its own way.
+/// A rule's own key, counter and namespace.
 #[derive(Debug)]
 pub struct OwnKey<T> {
     pub(crate) text: Option<WrittenText<T>>,
@@ -43,18 +43,18 @@ pub struct OwnKey<T> {
 pub struct RuleLimit<T> {
     /// The limit, with the name of its policy.
     pub limit: Limit,
-    /// How many hits it admits.
+    /// Number of hits that the rule admits.
     pub hits: Amount<T>,
     /// The name if no other limit has it, unless `name=` gave another one.
     pub(crate) default_name: Option<Box<str>>,
 }
 
-/// What a request is charged.
+/// Cost of a request.
 #[derive(Debug)]
 pub enum Cost<T> {
-    /// When it is decided on.
+    /// Cost that is charged with the decision.
     AtOnce(Amount<T>),
-    /// When its response is known.
+    /// Cost that is charged when the response is known.
     Deferred(Amount<T>),
 }
 

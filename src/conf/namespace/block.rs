@@ -1,4 +1,4 @@
-//! How the directives of a `ratelimit_namespace` block are read.
+//! Reader of the directives of a `ratelimit_namespace` block.
 
 use core::time::Duration;
 
@@ -79,7 +79,7 @@ impl NamespaceOptionsBuilder {
         Ok(())
     }
 
-    /// What was said to no effect, and what was probably meant otherwise.
+    /// Returns warnings about directives without an effect, and about probable mistakes.
     pub fn warnings(&self) -> Vec<OptionWarning> {
         let mut warnings = self.months.clone();
         let mut warn = |directive: DirectiveName, message: String| {

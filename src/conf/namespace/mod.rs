@@ -15,18 +15,18 @@ pub struct NamespaceOptions {
     pub zone: Option<Box<str>>,
     /// The datastore. There is one unless `sync` is [`SyncMode::Local`].
     pub store: Option<Box<str>>,
-    /// When the datastore is talked to.
+    /// Mode of the sync with the datastore.
     pub sync: SyncMode,
-    /// What is pushed before its time, with a period.
+    /// Share of a limit that is pushed early, if the sync has a period.
     pub sync_early: SyncEarly,
-    /// What is admitted while the datastore is away, with a period.
+    /// Limit while the datastore is away, if the sync has a period.
     pub on_loss: OnLoss,
     /// The windows that hits are counted in, each once, in the order given; none: every window
     /// that a limit of this namespace names.
     pub window_sizes: Vec<WindowSize>,
-    /// What decides on a request when a synchronous datastore does not answer in time.
+    /// Decision on a request when a synchronous datastore does not answer in time.
     pub on_error: OnError,
-    /// How long a request may wait for a synchronous datastore's answer: 1 ms to 1 minute.
+    /// Longest wait for a synchronous datastore's answer: 1 ms to 1 minute.
     pub timeout: Duration,
     /// Whether a synchronous datastore charges hits of busy keys ahead.
     pub is_reserving: bool,

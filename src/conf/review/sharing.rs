@@ -15,7 +15,7 @@ pub struct Sharing<'a> {
     uses: BTreeMap<(usize, &'a [u8]), Use<'a>>,
 }
 
-/// What a rule counts in.
+/// The counter that a rule uses.
 #[derive(Debug)]
 struct Use<'a> {
     namespace: &'a str,
@@ -27,7 +27,7 @@ struct Use<'a> {
 pub struct WindowLimits {
     counters: LimitedCounters,
     size: WindowSize,
-    /// As they are written, or in the shortest way; sorted.
+    /// Amounts as they are written, or in their shortest form; sorted.
     hits: Vec<Box<[u8]>>,
 }
 

@@ -17,21 +17,21 @@ pub struct RuleText<'a> {
     pub namespace: &'a str,
     /// The limits, at least one; or a rate.
     pub quotas: Vec<Quota<'a>>,
-    /// How windows are read, or that it is a rate.
+    /// Algorithm: how windows are read, or a rate.
     pub algorithm: Algorithm,
-    /// What a rate has beside it.
+    /// Burst and delay of a rate.
     pub burst: Burst,
     /// The key; `None`: that of the level.
     pub key: Option<&'a [u8]>,
     /// The counter.
     pub counter: CounterName<'a>,
-    /// What a request is charged.
+    /// Cost of a request.
     pub cost: CostText<'a>,
     /// The name of the policy, if there is one limit, and it has one.
     pub name: Option<&'a str>,
 }
 
-/// Which of the counters of a key and a window a rule counts in.
+/// Name that tells counters of one key and window apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CounterName<'a> {
     /// The one that is shared, since nothing else was said.

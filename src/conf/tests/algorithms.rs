@@ -1,4 +1,5 @@
-//! Which algorithms go with how a namespace is synced, and what rules of different ones share.
+//! Algorithms and sync modes that go together, and counters that rules of different algorithms
+//! share.
 
 use super::{check, check_in_server};
 

@@ -1,4 +1,4 @@
-//! Where directives may stand, and which of them have a block.
+//! Contexts of directives, and directives that have a block.
 
 use super::{ZONE, check, told_of};
 use crate::conf::reader::DIRECTIVES;

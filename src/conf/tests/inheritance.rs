@@ -1,4 +1,4 @@
-//! What levels take from those above them.
+//! Inheritance between levels.
 
 use super::nginx::TestLevel;
 use super::{check, resolved};

@@ -41,7 +41,7 @@ use super::words::text::Amount;
 /// Title, text, and what is told, with what differs by build as in [`of_build`].
 type Row = (&'static str, &'static str, &'static str);
 
-/// The same, with the files that there are, between title and text.
+/// A row with files between title and text.
 type FileRow = (&'static str, &'static [(&'static str, &'static [u8])], &'static str, &'static str);
 
 const ZONE: &str = "ratelimit_zone zone=counters:1m;";
@@ -74,7 +74,7 @@ fn check_within(before: &str, after: &str, rows: &[Row]) {
     }
 }
 
-/// What is told by a build with Cassandra, or without.
+/// Returns the message as a build with Cassandra, or without, writes it.
 fn of_build(told: &str) -> String {
     let has_cassandra = cfg!(feature = "cassandra");
     let mut text = told.to_owned();
@@ -113,7 +113,7 @@ fn nginx_of(text: &str, files: &[(&str, &[u8])]) -> TestNginx {
     TestNginx::new(TestFiles(Rc::new(all.collect::<HashMap<_, _>>())))
 }
 
-/// What is told of a text: lines.
+/// Returns the messages for a text, one on each line.
 fn told_of(text: &str, files: &[(&str, &[u8])]) -> String {
     let mut nginx = nginx_of(text, files);
     match read(&mut nginx) {
@@ -125,7 +125,7 @@ fn told_of(text: &str, files: &[(&str, &[u8])]) -> String {
     told
 }
 
-/// What is told of a text where no code can count but that of rules.
+/// Returns the messages for a text where only rules can count.
 fn told_without_callers(text: &str) -> String {
     let mut nginx = nginx_of(text, &[]);
     nginx.has_callers = false;
@@ -135,7 +135,7 @@ fn told_without_callers(text: &str) -> String {
     }
 }
 
-/// What becomes of a text that is right: the configuration, and its levels.
+/// Returns the configuration and the levels of a text without an error.
 fn resolved(text: &str) -> (Configuration, TestLevel) {
     read(&mut nginx_of(text, &[])).unwrap()
 }

@@ -32,7 +32,7 @@ pub(super) struct TestNginx {
     pub(super) told: Vec<String>,
 }
 
-/// What names of variables that have a `_` begin with: others have none.
+/// Beginnings of the names of variables that have a `_`: others have none.
 const KNOWN: [&[u8]; 7] = [
     b"remote_",
     b"binary_remote_addr",
@@ -56,7 +56,7 @@ struct Source {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestFiles(pub(super) Rc<HashMap<String, Vec<u8>>>);
 
-/// What comes next in a file.
+/// A token of a configuration file.
 enum Token {
     /// A directive, and whether a block follows.
     Directive(Vec<Vec<u8>>, bool),
@@ -74,7 +74,7 @@ pub(super) struct TestLevel {
 }
 
 impl TestNginx {
-    /// One that is about to read `http.conf`, which is within the block `http`.
+    /// Creates an nginx that is about to read `http.conf`, inside the block `http`.
     pub(super) fn new(files: TestFiles) -> TestNginx {
         let mut nginx = TestNginx {
             sources: Vec::new(),
@@ -171,8 +171,8 @@ impl TestNginx {
     }
 }
 
-/// What nginx says of a directive of ours that may not stand on a level, or that lacks a block, or has one
-/// and may not.
+/// Returns nginx's error for a directive on a wrong level, or with or without a block where that is
+/// wrong.
 fn check_form(directive: &ConfDirective, level: &str, has_block: bool) -> Result<(), ConfError> {
     let name = directive.name.to_str().unwrap();
     let is_allowed = match level.split(' ').next() {

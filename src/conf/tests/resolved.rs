@@ -1,4 +1,4 @@
-//! What a configuration says of its zones, stores and namespaces, once they have found each other.
+//! Zones, stores and namespaces of a configuration, once they have found each other.
 
 use core::time::Duration;
 

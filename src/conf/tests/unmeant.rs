@@ -1,4 +1,4 @@
-//! What is legal, and surely not meant.
+//! Directives that are legal, and that nobody means.
 
 use super::{ZONE, check, check_in_server, told_of, told_without_callers};
 

@@ -7,7 +7,7 @@ use super::parse::one_word;
 use crate::policy::namespace::valid_name;
 use crate::policy::options::{DirectiveName, OptionError};
 
-/// What a block does with a directive in it, which has this name and these words.
+/// A function that takes a directive of a block, as its name and words.
 pub(crate) type Set<'a> = &'a mut dyn FnMut(&[u8], &[&[u8]]) -> Result<(), OptionError>;
 
 /// A block of directives that is being read.
@@ -17,7 +17,7 @@ pub struct Block<'a> {
     places: Places,
 }
 
-/// What is to be done with a directive of a block.
+/// The next step of reading a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockStep {
     /// Nothing more.
@@ -26,7 +26,7 @@ pub enum BlockStep {
     Include,
 }
 
-/// Where the directives of a block stand, in their order.
+/// Places of the directives of a block, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Places(Vec<(Box<[u8]>, Origin)>);
 
@@ -89,7 +89,7 @@ impl<'a> Block<'a> {
 }
 
 impl ReadBlock {
-    /// Where the block stands.
+    /// Returns the place of the block.
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -103,7 +103,7 @@ impl ReadBlock {
         ConfError::Wrong(self.message(directive, message))
     }
 
-    /// What is to be said of a directive of the block, or of all of it.
+    /// Creates a message about a directive of the block, or about the block.
     pub(crate) fn message(
         &self,
         directive: Option<DirectiveName>,
@@ -116,7 +116,7 @@ impl ReadBlock {
 }
 
 impl Places {
-    /// Where a directive stands, if it was given.
+    /// Returns the place of a directive, if it was given.
     fn of(&self, directive: DirectiveName) -> Option<&Origin> {
         let name = directive.name.as_bytes();
         let mut same = self.0.iter().filter(|(it, _)| **it == *name);

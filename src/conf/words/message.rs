@@ -1,4 +1,4 @@
-//! What is said of a configuration: messages, and where in its files something stands.
+//! Messages about a configuration, and places in its files.
 
 use core::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Where nginx reads no file: what `-g` gives.
+    /// Returns the place of a directive that is in no file: one of `-g`.
     pub fn unknown() -> Origin {
         Origin { file: "command line".into(), line: 0 }
     }
@@ -29,7 +29,7 @@ impl Origin {
         format!("{}:{}", file.display(), self.line)
     }
 
-    /// What a caller of the library defines stands in no file of nginx's.
+    /// Returns the place of a definition by a caller of the library.
     pub(crate) fn library() -> Origin {
         Origin { file: "the library's \"new\"".into(), line: 0 }
     }
@@ -50,10 +50,10 @@ pub enum Message {
     At(Origin, String),
 }
 
-/// Why a configuration is wrong.
+/// An error of a configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConfError {
-    /// What is to be said of it.
+    /// An error with its message.
     Wrong(Message),
     /// nginx, which was asked for something, has said it already.
     Logged,
@@ -65,8 +65,8 @@ impl ConfError {
         ConfError::Wrong(Message::At(origin.clone(), message.into()))
     }
 
-    /// The same, with the name of the directive that is being read before it. What is said of another
-    /// place names its directive itself.
+    /// Puts the name of the directive that is being read before the message. A message about
+    /// another place names its directive itself.
     pub(crate) fn of(self, directive: impl fmt::Display) -> ConfError {
         match self {
             ConfError::Wrong(Message::Here(message)) => {

@@ -1,4 +1,4 @@
-//! What nginx is asked while it reads a configuration: its facts, and what only it can do.
+//! The trait for nginx while it reads a configuration: its facts, and the work that only it can do.
 
 use core::fmt;
 use std::io;
@@ -14,10 +14,10 @@ use crate::store::net::tls::TlsError;
 pub trait Nginx {
     /// A text with variables, ready to be evaluated for a request.
     type Text: fmt::Debug;
-    /// How files are read: while a block is, too.
+    /// A reader of files, which is also used while a block is read.
     type Files: Files + 'static;
 
-    /// Where the directive stands that was read last.
+    /// Returns the place of the directive that was read last.
     fn origin(&self) -> Origin;
 
     /// Returns the directory of the configuration, to which the paths in it are relative.
@@ -69,16 +69,16 @@ pub trait Nginx {
     /// Something in the block is wrong, and was logged, as long as its place was known.
     fn read_block(&mut self, block: &mut Block<'_>) -> Result<(), ConfError>;
 
-    /// How files are read.
+    /// Returns the reader of files.
     fn files(&self) -> Self::Files;
 }
 
 /// The files that a configuration names.
 pub trait Files {
-    /// Where a file is that is named so: relative to the directory of the configuration.
+    /// Returns the path of a file that is named relative to the directory of the configuration.
     fn path(&self, written: &Path) -> PathBuf;
 
-    /// What is in the file at a path that [`Files::path`] gave.
+    /// Reads the file at a path that [`Files::path`] returned.
     ///
     /// # Errors
     ///

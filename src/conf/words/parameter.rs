@@ -9,7 +9,7 @@ use crate::policy::options::{OptionError, shown};
 pub struct Parameter<'a> {
     /// All of it.
     pub word: &'a [u8],
-    /// What follows the first `=`.
+    /// Text after the first `=`.
     pub value: &'a [u8],
 }
 
@@ -23,7 +23,7 @@ impl<'a> Parameter<'a> {
         Some(Parameter { word, value })
     }
 
-    /// What precedes the first `=`.
+    /// Returns the text before the first `=`.
     pub(crate) fn name(&self) -> &'a [u8] {
         split_once(self.word, b'=').map_or(self.word, |(name, _)| name)
     }

@@ -1,4 +1,4 @@
-//! What directives of a word or two have in common.
+//! Parsers that directives of a word or two share.
 
 use super::message::ConfError;
 use crate::policy::options::shown;

@@ -1,4 +1,4 @@
-//! How requests of a location are treated: the options of a level, which are a word or two each.
+//! Settings of a location: options of a level with a word or two each.
 
 use super::message::ConfError;
 use super::parse::{invalid, on_or_off, one_of, one_word, set_once};
@@ -19,22 +19,22 @@ pub(crate) struct LevelOptions {
     phase: Option<Phase>,
 }
 
-/// How requests of a location are treated.
+/// Settings of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether rejected requests are charged.
     pub count_rejected: bool,
     /// The status of a rejection: 400 to 599.
     pub status: isize,
-    /// What comes of a request that is refused: in a dry run it is not rejected.
+    /// Outcome of a refused request: a dry run does not reject it.
     pub refusal: Outcome,
     /// The level at which rejections are logged.
     pub log_level: LogLevel,
-    /// Which headers tell clients about limits.
+    /// Formats of the headers that tell clients about limits.
     pub headers: HeaderFormats,
     /// The most that is added to `Retry-After` at random, in milliseconds.
     pub retry_after_jitter: u64,
-    /// When a request is decided on.
+    /// Phase in which a request is decided on.
     pub phase: Phase,
 }
 
@@ -52,7 +52,7 @@ pub enum LogLevel {
     Info = 7,
     /// `debug`, which is the level of delays where that of rejections is `info`.
     Debug = 8,
-    /// That of lines which no log takes.
+    /// A level of lines that no log takes.
     Off = u32::MAX,
 }
 
@@ -69,7 +69,7 @@ impl LogLevel {
     }
 }
 
-/// When a request is decided on.
+/// A phase in which requests are decided on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// Before access control.
@@ -79,7 +79,7 @@ pub enum Phase {
     Precontent,
 }
 
-/// What a location answers with that is ours.
+/// Content of this module's own for a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// `ratelimit_api`
@@ -171,7 +171,7 @@ impl LevelOptions {
 }
 
 impl Settings {
-    /// What was not said is the default.
+    /// Fills options that are not set with their defaults.
     pub(crate) fn of(options: &LevelOptions) -> Settings {
         Settings {
             count_rejected: options.count_rejected.unwrap_or(false),
@@ -194,7 +194,7 @@ impl Default for Settings {
     }
 }
 
-/// What `ratelimit_headers` says.
+/// Parses the words of `ratelimit_headers`.
 fn header_formats(words: &[&[u8]]) -> Result<HeaderFormats, ConfError> {
     let names = HeaderFormat::ALL.map(HeaderFormat::name);
     let (last, others) = names.split_last().unwrap_or((&"", &[]));

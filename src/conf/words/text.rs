@@ -8,7 +8,7 @@ use crate::policy::options::shown;
 /// A text, and how it was written.
 #[derive(Debug)]
 pub struct WrittenText<T> {
-    /// What it is evaluated by.
+    /// The compiled text.
     pub text: T,
     /// The text itself.
     pub written: Box<[u8]>,
@@ -19,7 +19,7 @@ pub struct WrittenText<T> {
 pub enum Amount<T> {
     /// Always so many.
     Constant(Hits),
-    /// What the text comes to.
+    /// A text with variables.
     Variable(T),
 }
 

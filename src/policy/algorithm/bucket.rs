@@ -14,20 +14,20 @@ use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 
 pub(super) struct LeakyBucket;
 
-/// What is in a key's bucket, at a moment.
+/// The level of a key's bucket at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketLevel {
     /// The hits in it.
     pub hits: Hits,
-    /// How many leak in the time that the rate is told for.
+    /// Hits that leak in the time unit of the rate.
     pub rate: Hits,
-    /// When it was last filled.
+    /// Time of the last fill.
     pub at: UnixMillis,
-    /// What has leaked of the next thousandth, in parts of [`Leak`].
+    /// Leaked share of the next thousandth, in parts of [`Leak`].
     part: u64,
 }
 
-/// How many thousandths leak in a millisecond, as a fraction.
+/// The number of thousandths that leak in a millisecond, as a fraction.
 #[derive(Clone, Copy, Debug)]
 struct Leak {
     parts: u64,
@@ -61,7 +61,7 @@ impl Leak {
         Leak { parts, parts_of_thousandth }
     }
 
-    /// What leaks in so many milliseconds: thousandths, and parts of the next one.
+    /// Returns the leak of so many milliseconds: thousandths, and parts of the next one.
     #[inline]
     fn in_millis(self, millis: u64) -> (u64, u64) {
         let of = self.parts_of_thousandth;
@@ -71,7 +71,7 @@ impl Leak {
         }
     }
 
-    /// The same with more bits, which takes longer.
+    /// Computes [`Leak::in_millis`] with more bits, which takes longer.
     #[cold]
     fn in_many_millis(self, millis: u64) -> (u64, u64) {
         let of = NonZeroU128::from(self.parts_of_thousandth);
@@ -94,7 +94,7 @@ impl Leak {
         }
     }
 
-    /// The same with more bits, which takes longer.
+    /// Computes the time of a leak with more bits, which takes longer.
     #[cold]
     fn long_time_of(self, thousandths: u64, part: u64) -> u64 {
         let millis = self.parts_of(thousandths, part).div_ceil(u128::from(self.parts.max(1)));
@@ -114,7 +114,7 @@ impl BucketLevel {
         BucketLevel { rate, ..BucketLevel::default() }
     }
 
-    /// The same, leaking from now on at another rate.
+    /// Returns the level with another leak rate from now on.
     pub fn at_rate(self, rate: Hits) -> BucketLevel {
         match self.rate == rate {
             true => self,
@@ -122,13 +122,14 @@ impl BucketLevel {
         }
     }
 
-    /// How many thousandths leak from a bucket with `rate` in how many milliseconds.
+    /// Returns the leak of a bucket with `rate`: thousandths, and the milliseconds in which they
+    /// leak.
     pub(super) fn leak(rate: Hits, size: WindowSize) -> (u64, u64) {
         let leak = Leak::of(rate, size);
         (leak.parts, leak.parts_of_thousandth.get())
     }
 
-    /// How many hits leak from a bucket with `rate` in a second.
+    /// Returns the hits per second that leak from a bucket with `rate`.
     ///
     /// Both numbers of the fraction fit into a `f64`, and its division is rounded correctly: so equal fractions have
     /// equal bits. Others differ in them, unless they are the same to 15 digits.
@@ -138,7 +139,7 @@ impl BucketLevel {
         parts as f64 / parts_of_thousandth.get() as f64
     }
 
-    /// What `level` is at `now`, in a bucket with `rate`.
+    /// Returns `level` as it is at `now`, in a bucket with `rate`.
     #[inline]
     pub(super) fn of(rate: Hits, size: WindowSize, level: Level, now: UnixMillis) -> BucketLevel {
         let (leaked, part) = Leak::of(rate, size).in_millis(level.age(now));
@@ -236,7 +237,7 @@ impl Method for LeakyBucket {
         level.at
     }
 
-    /// When it is empty.
+    /// Returns the milliseconds until the bucket is empty.
     fn reset(size: WindowSize, level: &BucketLevel) -> u64 {
         level.time_until(size, Hits::ZERO).unwrap_or(u64::MAX)
     }

@@ -8,10 +8,10 @@ use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 
 pub(super) struct Elastic;
 
-/// What has been counted of a key in its elastic window, at a moment.
+/// The count of a key's elastic window at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ElasticCount {
-    /// When the window began, in whole seconds.
+    /// Start of the window, in whole seconds.
     pub first: UnixMillis,
     /// The hits in it.
     pub hits: Hits,
@@ -20,7 +20,7 @@ pub struct ElasticCount {
 }
 
 impl ElasticCount {
-    /// What `level` is at `now`.
+    /// Returns the count of `level` at `now`.
     #[inline]
     pub(super) fn of(size: WindowSize, level: Level, now: UnixMillis) -> ElasticCount {
         if level.has_ended(size, now) {

@@ -1,4 +1,4 @@
-//! What is kept of a key: algorithms of one kind read the same.
+//! Kinds of stored state: algorithms of one kind read the same state.
 
 use super::bucket::BucketLevel;
 use super::elastic::ElasticCount;
@@ -7,7 +7,7 @@ use super::reading::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
-/// What is kept of a key: algorithms of one kind read the same.
+/// A kind of stored state: algorithms of one kind read the same state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StoredKind {
     /// The hits of two windows, which begin at multiples of their size.
@@ -28,7 +28,7 @@ impl StoredKind {
         StoredKind::Log,
     ];
 
-    /// The same, at the rate that `reading` was read at.
+    /// Returns this kind with the rate at which `reading` was read.
     pub fn at_rate_of(self, reading: &Reading) -> StoredKind {
         self.at_rate(BucketLevel::from(*reading).rate)
     }
@@ -44,8 +44,8 @@ impl StoredKind {
         }
     }
 
-    /// What tells the counters of one kind apart, beside their namespaces and keys: the size of their windows in
-    /// milliseconds, or the value of a rate, which is hits a second as the bits of a `f64`.
+    /// Returns the number that tells counters of one kind, namespace and key apart: the window size
+    /// in milliseconds, or the rate in hits per second as the bits of an `f64`.
     ///
     /// Rates are the same if they come to the same hits a second, as 600 in a minute and 10 in a second do.
     pub fn measure(self, size: WindowSize) -> u64 {
@@ -59,7 +59,7 @@ impl StoredKind {
         }
     }
 
-    /// The same, where the limit is told as `hits`: a bucket's rate.
+    /// Returns this kind for a limit of `hits`: a bucket's rate.
     #[inline]
     pub const fn at_rate(self, hits: Hits) -> StoredKind {
         match self {
@@ -68,7 +68,8 @@ impl StoredKind {
         }
     }
 
-    /// Of a bucket: how many thousandths leak from it in how many milliseconds, which both are whole numbers.
+    /// Returns the leak of a bucket: thousandths, and the milliseconds in which they leak, both
+    /// whole numbers.
     pub fn leak(self, size: WindowSize) -> Option<(u64, u64)> {
         match self {
             StoredKind::Level(LevelKind::Bucket(rate)) => Some(BucketLevel::leak(rate, size)),
@@ -87,7 +88,8 @@ impl StoredKind {
         }
     }
 
-    /// As a word of messages between processes of one build: its number, and a bucket's rate.
+    /// Encodes the kind for messages between processes of one build: its number, and a bucket's
+    /// rate.
     pub fn to_word(self) -> u64 {
         let rate = match self {
             StoredKind::Level(LevelKind::Bucket(rate)) => rate.thousandths().unsigned_abs(),
@@ -96,7 +98,7 @@ impl StoredKind {
         rate << 8 | u64::from(self.wire_id())
     }
 
-    /// What [`StoredKind::to_word`] made this of.
+    /// Decodes a word of [`StoredKind::to_word`].
     pub fn from_word(word: u64) -> Option<StoredKind> {
         let rate = Hits::from_thousandths((word >> 8).cast_signed());
         let mut all = Self::ALL.iter();
@@ -105,7 +107,7 @@ impl StoredKind {
     }
 }
 
-/// How time and hits change a [`Level`].
+/// Rules by which time and hits change a [`Level`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LevelKind {
     /// An elastic window: time ends it, and each hit extends it.
@@ -115,7 +117,7 @@ pub enum LevelKind {
 }
 
 impl LevelKind {
-    /// What is read of a level at `now`.
+    /// Returns the reading of a level at `now`.
     #[inline]
     pub fn reading(self, size: WindowSize, level: Level, now: UnixMillis) -> Reading {
         match self {
@@ -124,7 +126,8 @@ impl LevelKind {
         }
     }
 
-    /// How many of `hits` are added to what `read` is of, where rejected ones count, too: these fill a bucket to `most`.
+    /// Returns how many of `hits` are added to the level of `read` where rejected hits count, too:
+    /// these fill a bucket to `most` only.
     #[inline]
     pub fn filling(self, read: &Reading, most: Hits, hits: Hits) -> Hits {
         match self {
@@ -144,8 +147,8 @@ impl LevelKind {
         }
     }
 
-    /// What a level becomes with a hit at `now`, of which `counted` hits are counted: none of one that
-    /// is refused.
+    /// Returns the level after a hit at `now`, of which `counted` hits are counted: none of a
+    /// refused hit.
     pub fn after_hit(
         self,
         size: WindowSize,
@@ -157,7 +160,8 @@ impl LevelKind {
         self.after_hit_on(size, level, read, now, counted).0
     }
 
-    /// The same, where `read` is what was read of the level at `now`; and what is read of it then.
+    /// Returns the level after a hit, and its reading, where `read` is the reading of the level at
+    /// `now`.
     #[inline]
     pub fn after_hit_on(
         self,
@@ -181,8 +185,7 @@ impl LevelKind {
         }
     }
 
-    /// What a level becomes when `counted` hits are taken back that made it of `before`, if that is
-    /// known.
+    /// Returns the level without `counted` hits, which made it of `before`, if that is known.
     pub fn without_hit(
         self,
         size: WindowSize,
@@ -202,8 +205,8 @@ impl LevelKind {
         Level { hits, ..level }
     }
 
-    /// What tells a level from those that the counter has had: hits that were counted in one are not
-    /// taken back from another.
+    /// Returns a number that tells the level from earlier ones of the counter: a refund takes hits
+    /// back from their own level only.
     #[inline]
     pub fn era(self, level: &Level) -> u64 {
         match self {

@@ -3,12 +3,12 @@
 use crate::policy::hits::Hits;
 use crate::policy::window::{CLOCK_SKEW, UnixMillis, UnixSeconds, WindowSize};
 
-/// What is kept of a key for an algorithm that has a [`LevelKind`](super::LevelKind).
+/// The state of a key for an algorithm with a [`LevelKind`](super::LevelKind).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// The hits.
     pub hits: Hits,
-    /// When they changed last.
+    /// Time of the last change.
     pub at: UnixMillis,
     /// Another moment: when an elastic window began, or by when a bucket is empty.
     pub mark: UnixSeconds,
@@ -36,8 +36,8 @@ impl Level {
         }
     }
 
-    /// When a hit at `now` changes the level, `now` or later: not before the last one did, unless that was
-    /// before the clock was set back.
+    /// Returns the time at which a hit at `now` changes the level: not before the last change,
+    /// unless the clock was set back.
     #[inline]
     pub(super) fn time_of_hit(&self, now: UnixMillis) -> UnixMillis {
         let is_skewed = self.at > now && self.at.0.saturating_sub(now.0) <= CLOCK_SKEW;

@@ -1,13 +1,13 @@
-//! What an algorithm has to say, and what all of them need for that.
+//! The functions of an algorithm, and helpers that all algorithms share.
 
 use super::reading::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
-/// What an algorithm says of what is counted: for [`Algorithm`](super::Algorithm) only, whose functions
-/// say what these return.
+/// The functions of one algorithm. [`Algorithm`](super::Algorithm) alone calls them, and documents
+/// what they return.
 pub(super) trait Method {
-    /// What is kept of a key.
+    /// Stored state of a key.
     type Stored: From<Reading> + Into<Reading>;
 
     fn rate(size: WindowSize, stored: &Self::Stored) -> Hits;
@@ -34,8 +34,7 @@ pub(super) fn has_room(rate: Hits, limit: Hits, cost: Hits) -> bool {
     left > 0 || (left == 0 && cost != Hits::ZERO)
 }
 
-/// What `limit` leaves above `rate` and `cost`, in thousandths: a difference of numbers of 48
-/// bits.
+/// Returns `limit - rate - cost` in thousandths, a difference of numbers of 48 bits.
 #[inline]
 pub(super) fn headroom(rate: Hits, limit: Hits, cost: Hits) -> i64 {
     let above_rate = limit.thousandths().wrapping_sub(rate.thousandths());

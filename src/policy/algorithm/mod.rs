@@ -34,7 +34,7 @@ pub use self::windows::WindowCounts;
 use super::hits::Hits;
 use super::window::{UnixMillis, WindowSize};
 
-/// How what is stored of a key is read.
+/// An algorithm: a way to read the stored state of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     /// The previous window counts by the share of it that is still within `size` from now.
@@ -44,7 +44,7 @@ pub enum Algorithm {
     Fixed,
     /// A window begins with a hit, and each further one extends it to its full size.
     Elastic,
-    /// What was counted leaks at a constant rate.
+    /// A leaky bucket: counted hits leak at a constant rate.
     Bucket,
     /// A window ends at each moment: what counts are the hits of the last `size`, exactly.
     Moving,
@@ -106,7 +106,8 @@ impl Algorithm {
         matches!(self, Self::OF_RATES)
     }
 
-    /// What it reads of a key; of a bucket, at no rate yet ([`StoredKind::at_rate`]).
+    /// Returns the kind of state that it reads; for a bucket, without a rate yet
+    /// ([`StoredKind::at_rate`]).
     #[inline]
     pub const fn kind(self) -> StoredKind {
         match self {
@@ -117,7 +118,7 @@ impl Algorithm {
         }
     }
 
-    /// What users call it.
+    /// Returns the name that users know.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::Sliding => "sliding",
@@ -174,7 +175,7 @@ impl Algorithm {
         of_method!(self, rate, size, reading)
     }
 
-    /// What `limit` leaves above the rate, at least 0.
+    /// Returns `limit - rate`, at least 0.
     pub fn remaining(self, size: WindowSize, reading: &Reading, limit: Hits) -> Hits {
         of_method!(self, remaining, size, reading, limit)
     }
@@ -188,7 +189,7 @@ impl Algorithm {
         of_method!(self, admits, size, reading, limit, cost)
     }
 
-    /// When the window began that is being counted in.
+    /// Returns the start of the current window.
     pub fn start(self, size: WindowSize, reading: &Reading) -> UnixMillis {
         of_method!(self, start, size, reading)
     }

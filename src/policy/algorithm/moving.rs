@@ -7,7 +7,7 @@ use crate::policy::window::{UnixMillis, WindowSize};
 
 pub(super) struct Moving;
 
-/// What has been counted of a key in the window that ends at a moment.
+/// The count of a key in the window that ends at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovingCount {
     /// The hits in it.
@@ -40,7 +40,8 @@ impl MovingCount {
         entries.unsigned_abs()
     }
 
-    /// How many hits have to leave until `limit` has room for `cost`. `None`: it has, or never will have.
+    /// Returns the hits that have to leave until `limit` has room for `cost`; `None` if it has
+    /// room, or never will.
     pub fn excess(&self, limit: Hits, cost: Hits) -> Option<Hits> {
         let limit = limit.min(MovingCount::MAX_LIMIT);
         // "Below" a limit is "at most" a thousandth less.
@@ -71,7 +72,7 @@ impl Method for Moving {
         count.oldest
     }
 
-    /// When the oldest hit leaves.
+    /// Returns the milliseconds until the oldest hit leaves.
     fn reset(size: WindowSize, count: &MovingCount) -> u64 {
         let end = size.millis().saturating_add(1);
         end.saturating_sub(count.age)

@@ -83,8 +83,8 @@ fn heaviest(previous: Hits, room: i128, size: WindowSize) -> u64 {
     u64::try_from(part.unwrap_or(0)).map_or(size.millis(), |part| part.min(size.millis()))
 }
 
-/// What the previous window may weigh at most, in thousandths times milliseconds, for a hit of
-/// `cost` to be admitted on top of `current`.
+/// Returns the greatest weight of the previous window, in thousandths times milliseconds, with
+/// which a hit of `cost` is admitted on top of `current`.
 #[inline]
 fn room(size: WindowSize, current: Hits, limit: Hits, cost: Hits) -> i128 {
     // "Below" a limit is "at most" the next smaller number.

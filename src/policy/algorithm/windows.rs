@@ -1,10 +1,10 @@
-//! What sliding and fixed windows read: the hits of two adjacent windows.
+//! Counts of sliding and fixed windows: the hits of two adjacent windows.
 
 use super::reading::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowPosition, WindowSize};
 
-/// What has been counted of a key in a window and in the one before, at a moment.
+/// The counts of a key in a window and in the one before, at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowCounts {
     /// The number of the window that the moment is in: [`WindowPosition::number`].
@@ -18,14 +18,14 @@ pub struct WindowCounts {
 }
 
 impl WindowCounts {
-    /// These hits of the window that `at` is in, and of the one before.
+    /// Creates the counts of the window of `at` and of the one before.
     #[inline]
     pub fn of(at: WindowPosition, current: Hits, previous: Hits) -> WindowCounts {
         WindowCounts { window: at.number, current, previous, elapsed: at.elapsed }
     }
 
-    /// What is read when so many milliseconds have `passed` without a hit; `None` if nothing is left
-    /// of what was counted in this window.
+    /// Returns the counts after so many milliseconds without a hit; `None` if nothing of this
+    /// window's count is left.
     pub fn later(self, size: WindowSize, passed: u64) -> Option<WindowCounts> {
         let elapsed = self.elapsed.saturating_add(passed);
         if elapsed < size.millis() {
@@ -40,12 +40,12 @@ impl WindowCounts {
         })
     }
 
-    /// When the window began.
+    /// Returns the start of the window.
     pub(super) fn start(&self, size: WindowSize) -> UnixMillis {
         UnixMillis(self.window.saturating_mul(size.millis()))
     }
 
-    /// When this was read.
+    /// Returns the moment of the reading.
     pub fn moment(&self, size: WindowSize) -> UnixMillis {
         UnixMillis(self.start(size).0.saturating_add(self.elapsed))
     }

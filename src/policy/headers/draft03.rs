@@ -8,7 +8,7 @@ const LIMIT: &str = "RateLimit-Limit";
 const REMAINING: &str = "RateLimit-Remaining";
 const RESET: &str = "RateLimit-Reset";
 
-/// Of the tightest limit, in whole hits and in seconds, rounded up.
+/// Adds the headers of the tightest limit, in whole hits and in seconds, rounded up.
 pub(super) fn add<'r>(told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>) -> Option<()> {
     let verdict = tightest(told.verdicts())?;
     let remaining = verdict.remaining();

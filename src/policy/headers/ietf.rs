@@ -8,7 +8,7 @@ use crate::policy::limit::{Verdict, by_tightness};
 const POLICY: &str = "RateLimit-Policy";
 const STATE: &str = "RateLimit";
 
-/// What `RateLimit-Policy` says of a limit.
+/// An item of `RateLimit-Policy`.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyItem<'a> {
     /// Its name.

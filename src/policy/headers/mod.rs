@@ -1,4 +1,4 @@
-//! What clients are told of limits: header formats, a file each, and when to try again.
+//! Header formats, a file each, and `Retry-After`.
 
 mod draft03;
 pub mod ietf;
@@ -31,7 +31,7 @@ impl HeaderFormat {
     pub const ALL: [HeaderFormat; 3] =
         [HeaderFormat::Ietf, HeaderFormat::Draft03, HeaderFormat::Legacy];
 
-    /// What `ratelimit_headers` calls it.
+    /// Returns the name in `ratelimit_headers`.
     pub fn name(self) -> &'static str {
         match self {
             HeaderFormat::Ietf => "ietf",
@@ -68,7 +68,7 @@ impl HeaderFormats {
         self.0 & format.bit() != 0
     }
 
-    /// These and a format.
+    /// Returns the formats and one more.
     #[must_use]
     pub fn with(self, format: HeaderFormat) -> HeaderFormats {
         HeaderFormats(self.0 | format.bit())

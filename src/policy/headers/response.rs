@@ -1,15 +1,16 @@
-//! What a header format is given: the limits that it tells of, and a response to tell in.
+//! The traits of a header format's arguments: limits, and a response to write to.
 
 use super::text;
 use crate::policy::limit::Verdict;
 
 /// The limits that applied to a request, of which a response tells. There is at least one.
 pub trait ToldLimits<'r> {
-    /// What they said, in the order of the configuration.
+    /// Returns the verdicts, in the order of the configuration.
     fn verdicts(&self) -> impl Iterator<Item = Verdict<'r>> + Clone;
-    /// How many there are.
+    /// Returns the number of limits.
     fn count(&self) -> usize;
-    /// What [`policy`](super::ietf::policy) writes of them, where that does not depend on the request.
+    /// Returns the text that [`policy`](super::ietf::policy) writes, if it does not depend on the
+    /// request.
     fn policy(&self) -> Option<&'r [u8]>;
 }
 

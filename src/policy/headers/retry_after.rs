@@ -17,7 +17,7 @@ pub fn add<'r>(millis: Option<u64>, response: &impl HeaderSink<'r>) -> Option<()
     }
 }
 
-/// What the header says of `millis`: seconds, rounded up, at least 1.
+/// Converts `millis` to whole seconds for the header: rounded up, at least 1.
 pub fn whole_seconds(millis: u64) -> u64 {
     millis.div_ceil(1000).max(1)
 }

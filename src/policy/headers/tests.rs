@@ -1,4 +1,4 @@
-//! What each format says of the same limits, and what is added for clients that are rejected.
+//! Headers of each format for the same limits, and the additions for rejected clients.
 
 use std::cell::RefCell;
 
@@ -95,7 +95,7 @@ fn lines<'v>(
     response.0.into_inner()
 }
 
-/// The same, as it is written here.
+/// Converts expected lines to the form of the actual ones.
 fn expected<const N: usize>(lines: [(&str, &str); N]) -> Vec<(String, String)> {
     lines.map(|(name, value)| (name.into(), value.into())).into()
 }

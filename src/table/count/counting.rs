@@ -16,7 +16,7 @@ use crate::table::words::word::WindowCount;
 use crate::table::zone::counter::{Counter, Key};
 use crate::table::zone::counter_table::CounterTable;
 
-/// Why hits could not be counted where they were to be.
+/// The reason why hits could not be counted.
 enum Missed {
     /// Another process changed the column in this very moment.
     Changed,
@@ -160,7 +160,7 @@ impl<'m> CounterTable<'m> {
         occupant.meta.is_synced() && occupant.slot.extension.load(Relaxed) != 0
     }
 
-    /// How far a refund may take back hits: to zero, or as far below it as a reset has gone.
+    /// Returns the least count after a refund: zero, or as far below it as a reset has gone.
     pub(super) fn least_after(&self, receipt: &Receipt<'m>) -> Hits {
         let slot = self.slot_at(self.index_of(receipt.column));
         let remote = slot.and_then(|slot| {
@@ -272,14 +272,15 @@ impl<'m> CounterTable<'m> {
         self.read_for(counter, key, asked, clock)
     }
 
-    /// What was counted of `key` so far: zeros for a key without a counter.
+    /// Reads the count of `key`: zeros for a key without a counter.
     pub fn read(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Reading {
         // There is always room.
         let asked = AskedHit { limit: Hits::MAX, cost: Hits::ZERO };
         self.read_for(counter, key, asked, clock)
     }
 
-    /// The same, for a caller that is about to say when there will be room for a hit.
+    /// Reads the count of `key` for a caller that needs the time at which there will be room for a
+    /// hit.
     pub fn read_for(
         &self,
         counter: &Counter,
@@ -308,8 +309,8 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// What this node counted of `key` in window number `window`, and the store has not got, as far
-    /// as this node knows. For a counter that is not synced: all that it counted.
+    /// Returns the hits of `key` in window number `window` that this node counted and the store, as
+    /// far as this node knows, has not. For a counter that is not synced, these are all hits.
     pub fn unsent(&self, counter: &Counter, key: Key<'_>, window: u64, clock: &impl Clock) -> Hits {
         let Some(occupant) = self.find(counter.identity(key)) else {
             return Hits::ZERO;

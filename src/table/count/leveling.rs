@@ -12,7 +12,7 @@ use crate::table::words::word::Stamp;
 use crate::table::zone::counter::{Counter, Key};
 use crate::table::zone::counter_table::CounterTable;
 
-/// What tells a level from those that the slot has had before, and from those that the counter has had.
+/// Returns the stamp that tells a level from earlier ones of the slot and of the counter.
 fn stamp(kind: LevelKind, level: &Level, occupant: Occupant<'_>) -> Stamp {
     let era = kind.era(level);
     Stamp::new(era.wrapping_mul(2), occupant.meta.generation())
@@ -27,14 +27,15 @@ fn change_level(occupant: Occupant<'_>, state: &LevelState<'_>, level: &Level) -
     is_changed && occupant.is_there()
 }
 
-/// Where hits were counted that made `level` of a counter.
+/// Creates the receipt of hits that made `level` of a counter.
 #[inline]
 fn receipt<'m>(kind: LevelKind, occupant: Occupant<'m>, level: &Level, value: Hits) -> Receipt<'m> {
     let [column, _] = &occupant.slot.local;
     Receipt { column, stamp: stamp(kind, level, occupant), value }
 }
 
-/// How often words that are no state are looked at before they are taken for lost: some tenths of a second.
+/// Number of looks at words that are no valid state before they are taken for lost: some tenths of
+/// a second.
 const MOST_LOOKS: u32 = if cfg!(loom) { 2 } else { 10_000_000 };
 
 impl<'m> CounterTable<'m> {
@@ -158,7 +159,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// What is read of `key`: nothing of one without a counter.
+    /// Reads the level of `key`: zero for a key without a counter.
     pub(super) fn read_level(
         &self,
         kind: LevelKind,

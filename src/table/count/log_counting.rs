@@ -14,7 +14,8 @@ use crate::table::words::word::Stamp;
 use crate::table::zone::counter::{Counter, Key};
 use crate::table::zone::counter_table::CounterTable;
 
-/// How often a log is looked at that is never found whole, as none is that was left so.
+/// Number of looks at a log that is not whole before it is given up: the process that changed it
+/// may have ended.
 const PATIENCE: u32 = if cfg!(loom) { 50 } else { 100_000 };
 
 /// Entries that are kept beside those of a limit: the base.
@@ -29,9 +30,9 @@ struct LogView<'m> {
     /// Whether the chain is to begin there, which it does not yet.
     is_base_new: bool,
     base_sum: u64,
-    /// What was counted since, in thousandths.
+    /// Thousandths counted since then.
     hits: u64,
-    /// Of the oldest entry that counts.
+    /// Time of the oldest entry that counts.
     oldest: LogTime,
     /// Whether no entry counts.
     has_left: bool,
@@ -49,7 +50,8 @@ fn to_hits(thousandths: u64) -> Hits {
     Hits::from_thousandths(i64::try_from(thousandths).unwrap_or(i64::MAX))
 }
 
-/// What tells a time from others of the last minute, and an occupancy of the slot from the next.
+/// Returns the stamp that tells a time from others of the last minute, and an occupancy of the slot
+/// from the next.
 fn stamp(time: LogTime, occupant: Occupant<'_>) -> Stamp {
     let generation = occupant.meta.generation().bits();
     Stamp::from_bits(time.lowest_bits().wrapping_add(generation))
@@ -156,7 +158,8 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    /// What a window that ends at `now` sees of a log whose newest entry was read before.
+    /// Returns the view of a log in the window that ends at `now`; its newest entry was read
+    /// before.
     #[inline(always)]
     fn view_of_log(
         &self,
@@ -319,7 +322,7 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    /// What is read of a log as it was seen.
+    /// Returns the reading of a view.
     #[inline(always)]
     fn reading_of_log(
         &self,
@@ -380,7 +383,7 @@ impl<'m> CounterTable<'m> {
         Some(next.entry().ok().flatten()?.time())
     }
 
-    /// What is read of `key`: nothing of one without a counter.
+    /// Reads the log of `key`: nothing for a key without a counter.
     pub(super) fn read_log(
         &self,
         counter: &Counter,
@@ -493,8 +496,8 @@ impl<'m> CounterTable<'m> {
         Ok(true)
     }
 
-    /// Where the entries begin that are to be lowered: after this place. `None`: there is no chain, or
-    /// the hits have left.
+    /// Returns the place after which entries are to be lowered. `None`: there is no chain, or the
+    /// hits have left.
     fn start_of_lowering(
         &self,
         occupant: Occupant<'m>,

@@ -1,4 +1,4 @@
-//! What a request does in the table: charge, read and refund.
+//! The work of a request in the table: charge, read and refund.
 //!
 //! - [`counting`]: windows, and the front page of all kinds; [`leveling`]: levels; [`log_counting`]: logs
 //! - [`reserve`]: hits that a store has charged ahead

@@ -1,5 +1,5 @@
-//! Which keys of a namespace were rejected most: the sketch that is the namespace's from its first
-//! rejection on, as long as there is one for it.
+//! Keys of a namespace that were rejected most. A namespace has a sketch from its first rejection
+//! on, if there is one for it.
 
 use crate::policy::window::UnixMillis;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -10,10 +10,10 @@ use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::layout::DirectoryEntry;
 use crate::table::zone::sketch::{RejectedKey, Sketch};
 
-/// That a namespace gets no sketch, as a word of its entry.
+/// Word of an entry whose namespace gets no sketch.
 const NONE: u64 = u64::MAX;
 
-/// What follows the rejections of a namespace.
+/// The sketch of a namespace's rejections.
 enum Followed {
     /// Nothing yet: there was none.
     NotYet,
@@ -26,11 +26,11 @@ enum Followed {
 /// The keys of a namespace that were rejected most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopRejected {
-    /// Those with the largest counts first.
+    /// Keys, the largest counts first.
     pub keys: Vec<RejectedKey>,
     /// By how much any count may be too small.
     pub missed: u64,
-    /// How many keys are followed at most; 0: the zone has no room for it.
+    /// Greatest number of followed keys; 0: the zone has no room for a sketch.
     pub followed: usize,
 }
 

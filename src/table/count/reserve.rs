@@ -27,7 +27,7 @@ use crate::table::zone::counter::{Counter, Key};
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::lease::{IsHeld, LeaseLost, confirm};
 
-/// What the identities of reserves are made of, in place of a kind of counters.
+/// Number in the identities of reserves, in place of a kind of counters.
 const RESERVES: u8 = u8::MAX;
 
 /// Milliseconds.
@@ -40,26 +40,26 @@ pub struct Reserve {
     id: Identity,
 }
 
-/// What a reserve has in a window.
+/// The state of a reserve in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReservedHits {
-    /// What the store has charged.
+    /// Hits that the store has charged.
     pub granted: Hits,
-    /// What of that was spent.
+    /// Hits of these that were spent.
     pub spent: Hits,
 }
 
-/// What came of spending.
+/// The result of spending.
 #[derive(Debug)]
 pub struct Spent<'m> {
-    /// What is left.
+    /// Hits that are left.
     pub left: Hits,
-    /// How to put it back; `None`: it cost nothing.
+    /// Receipt by which the hits are put back; `None`: they cost nothing.
     pub receipt: Option<Receipt<'m>>,
 }
 
 impl ReservedHits {
-    /// What can be spent.
+    /// Returns the hits that can be spent.
     pub fn left(self) -> Hits {
         self.granted.minus(self.spent).max(Hits::ZERO)
     }
@@ -75,7 +75,7 @@ impl Reserve {
         Reserve { reserves, id }
     }
 
-    /// What it is known by.
+    /// Returns the identity of the reserve.
     pub fn identity(&self) -> Identity {
         self.id
     }
@@ -93,7 +93,7 @@ impl<'m> CounterTable<'m> {
         Counter { mask: self.hasher.mask(name, RESERVES, size.millis()), ..counter }
     }
 
-    /// Of these reserves, that of `key` under a limit of so many hits.
+    /// Returns the reserve of `key` under a limit of so many hits.
     pub fn reserve(
         &self,
         reserves: &Counter,
@@ -189,7 +189,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// What a reserve has in window number `window`, which matters at `now`.
+    /// Returns the state of a reserve in window number `window`, which matters at `now`.
     pub fn reserved(&self, reserve: &Reserve, window: u64, now: UnixMillis) -> ReservedHits {
         let found = self.find(reserve.id);
         let found = found.filter(|it| !it.is_old(reserve.reserves.size, now));

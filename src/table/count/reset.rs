@@ -45,7 +45,7 @@ impl<'m> CounterTable<'m> {
         self.parts.resets.fetch_add(1, Release);
     }
 
-    /// How often one was, since the zone was made.
+    /// Returns the number of resets since the zone was made.
     pub fn resets(&self) -> u64 {
         self.parts.resets.load(Acquire)
     }

@@ -31,7 +31,7 @@ use crate::table::zone::near_cell::{EarlyShare, LimitWord, NearCell, NearLimit, 
 /// In how many cells a counter has a place.
 const PLACES: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// What became of a counter that was to get a cell.
+/// The result of giving a counter a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placed {
     /// It is due now, and was not before.
@@ -42,7 +42,7 @@ enum Placed {
     NoRoom,
 }
 
-/// Where slots of these numbers are: their groups, in order, and which bits of them.
+/// Groups slot numbers: returns each group, in order, with the bits of its slots.
 pub(super) fn by_group(indices: impl IntoIterator<Item = usize>) -> Vec<(usize, u64)> {
     let places = indices.into_iter();
     let mut places: Vec<_> = places.map(|it| (it / 64, 1 << (it % 64))).collect();
@@ -82,7 +82,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// The same of a counter in which a request was counted, which another limit is asked of as well.
+    /// Looks at a counter that another limit of the same request has counted in.
     pub(crate) fn look_at_further_limit(
         &self,
         counter: &Counter,
@@ -101,7 +101,7 @@ impl<'m> CounterTable<'m> {
         self.look_closer(occupant, counter, limit, (reading, local), clock);
     }
 
-    /// So many hits, times twice the number of nodes; 0 before that is known.
+    /// Returns the hits times twice the number of nodes; 0 before that number is known.
     #[inline(always)]
     fn by_nodes(&self, counter: &Counter, hits: Hits) -> i64 {
         // 48 bits, and 15.
@@ -109,7 +109,7 @@ impl<'m> CounterTable<'m> {
         hits.thousandths().wrapping_mul(nodes << 1)
     }
 
-    /// How many nodes live; 0 before that is known.
+    /// Returns the number of living nodes; 0 before it is known.
     #[inline(always)]
     fn nodes_of(&self, namespace: NamespaceIndex) -> u32 {
         let entry = self.parts.directory.get(namespace.get());
@@ -195,8 +195,9 @@ impl<'m> CounterTable<'m> {
         LimitWord(cell.limit.load(Acquire)).limit_of(word)
     }
 
-    /// How many of the last `diff` hits that this node pushed exceed the counter's limit: what the store's count exceeds it
-    /// by, or in a sliding window the rate at `now`; `diff` at most. Zero if no limit is known.
+    /// Returns how many of the last `diff` hits that this node pushed exceed the counter's limit.
+    /// They exceed it by the store's count, or in a sliding window by the rate at `now`; `diff` at
+    /// most. Zero if no limit is known.
     pub fn excess(&self, counter: CounterRef, window: u64, diff: Hits, now: UnixMillis) -> Hits {
         let (Some(occupant), Some((limit, algorithm))) =
             (self.occupant_of(counter), self.limit_of(counter))
@@ -303,7 +304,8 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// What a cell holds, and the index of the slot, if that is of a counter of `part` that is due.
+    /// Returns the word of a cell, and the index of the slot, if the cell is of a counter of `part`
+    /// that is due.
     fn due_in(&self, cell: &NearCell, part: Part<'_>) -> Option<(NearWord, usize)> {
         let word = NearWord(cell.counter.load(Acquire));
         let (index, _) = word.counter().filter(|_| word.is_due())?;

@@ -15,17 +15,17 @@ use crate::table::zone::near_cell::{LimitWord, NearCell, NearWord};
 /// A counter that came near its limit, as it is known at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NearCount {
-    /// Which counter it is: the same number for as long as that stays in its slot.
+    /// Occupancy of the counter: the same number while the counter stays in its slot.
     pub occupancy: u64,
     /// The size of its windows.
     pub size: WindowSize,
     /// The window that it is, and the time in it.
     pub at: WindowPosition,
-    /// What all nodes counted in this window.
+    /// Hits of all nodes in this window.
     pub hits: Hits,
     /// Its limit, and how it is read.
     pub limit: (Hits, Algorithm),
-    /// What of the limit is used.
+    /// Used part of the limit.
     pub rate: Hits,
 }
 
@@ -58,8 +58,8 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    /// Where [`CounterTable::take_changes_at`] finds those of them that changed, whether they are due or not, in
-    /// the order of groups.
+    /// Returns the groups and bits, in order, at which [`CounterTable::take_changes_at`] finds near
+    /// counters that changed, whether they are due or not.
     pub fn near_places<'p>(&self, part: impl Into<Part<'p>>) -> Vec<(usize, u64)> {
         let part = part.into();
         let cells = self.parts.near.iter();
@@ -67,7 +67,8 @@ impl<'m> CounterTable<'m> {
         by_group(found.map(|(index, _)| index))
     }
 
-    /// What a cell holds, due or not, and the counter, as [`CounterTable::near_occupant`].
+    /// Returns the word of a cell, due or not, and its counter, as [`CounterTable::near_occupant`]
+    /// does.
     fn occupant_in(&self, cell: &NearCell, part: Part<'_>) -> Option<(NearWord, Occupant<'m>)> {
         let word = NearWord(cell.counter.load(Acquire)).not_due();
         Some((word, self.near_occupant(word, part)?))

@@ -49,27 +49,28 @@ impl Admission {
     }
 }
 
-/// What is to be told of beside what was counted: when there will be room for a hit.
+/// A hit whose waiting time is computed beside the count.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedHit {
     /// Under this limit.
     pub limit: Hits,
-    /// Of this cost.
+    /// Cost of the hit.
     pub cost: Hits,
 }
 
-/// What came of counting hits.
+/// The result of counting hits.
 #[derive(Debug)]
 pub struct Counted<'m> {
-    /// What is read afterwards.
+    /// Reading after the count.
     pub reading: Reading,
     /// Whether the condition was met, and the hits were counted.
     pub admitted: bool,
-    /// How to find the hits again, if they were counted: [`CounterTable::refund`](crate::table::CounterTable::refund).
+    /// Receipt of the hits, if they were counted:
+    /// [`CounterTable::refund`](crate::table::CounterTable::refund) takes it.
     pub receipt: Option<Receipt<'m>>,
 }
 
-/// Where hits were counted.
+/// The place where hits were counted.
 #[derive(Debug)]
 pub struct Receipt<'m> {
     pub(crate) column: &'m AtomicU64,
@@ -104,8 +105,8 @@ impl<'m> Counted<'m> {
 }
 
 impl Counter {
-    /// Of `value` hits, those that a key begins with which has no counter yet: all, unless the
-    /// limit refuses them, or there is more to it than counting.
+    /// Returns the hits of `value` with which a new counter begins: all, unless the limit refuses
+    /// them, or more than counting has to be done.
     #[inline]
     pub(crate) fn first_hits(&self, value: Hits, admission: Admission) -> Hits {
         let is_admitted = admission.admits(self.size, &Reading::default(), value);

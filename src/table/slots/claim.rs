@@ -15,7 +15,7 @@ use crate::table::words::word::{Generation, Stamp};
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::event_lines::NamespaceLine;
 
-/// How long an insertion takes at most, unless its process was stopped or killed.
+/// Longest time of an insertion, in milliseconds, unless its process was stopped or killed.
 pub(super) const CLAIM_MILLIS: u64 = 1000;
 
 /// The order in which slots are given away: the least first.
@@ -148,7 +148,7 @@ impl<'m> CounterTable<'m> {
         is_free
     }
 
-    /// What it costs to give `slot`, whose meta is `meta`, away.
+    /// Returns the loss that giving `slot`, with the meta `meta`, away would cause.
     pub(crate) fn cost_of(&self, slot: &'m Slot, meta: Meta, now: UnixMillis) -> ClaimCost {
         let ticks = Ticks::at(now.0);
         match meta.state() {
@@ -195,7 +195,7 @@ pub(super) fn has_local_hits(slot: &Slot, meta: Meta, now: UnixMillis) -> bool {
     })
 }
 
-/// What the columns hold (in thousandths, whatever its sign) of windows that matter at `now`.
+/// Returns the absolute hits (in thousandths) of the columns in windows that matter at `now`.
 fn live_hits(occupant: Occupant<'_>, size: WindowSize, now: UnixMillis) -> u64 {
     if occupant.is_old(size, now) {
         return 0;

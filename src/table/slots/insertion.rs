@@ -35,7 +35,7 @@ use crate::table::zone::counter::Counter;
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::event_lines::NamespaceLine;
 
-/// How often to look again for an insertion under way before taking its slot over.
+/// Number of looks at an insertion under way before its slot is taken over.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 256 };
 
 /// A slot that a counter has, or got.

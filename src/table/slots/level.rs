@@ -118,7 +118,7 @@ fn swap(word: &AtomicU64, old: WindowCount, new: WindowCount) -> bool {
     word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
 }
 
-/// What a counter holds at `now`, in thousandths.
+/// Returns the level of a counter at `now`, in thousandths.
 pub(super) fn live_hits(occupant: Occupant<'_>, size: WindowSize, now: UnixMillis) -> u64 {
     // One that is changed in this moment is in use.
     let Ok(LevelState { level, .. }) = LevelState::read(occupant) else {

@@ -97,7 +97,8 @@ impl LogTime {
         self == LogTime::NEVER || (self != other && self.until(other) <= TIME_MASK - MONTH)
     }
 
-    /// Which times have left a window that ends at `now`, this being the newest one of a log; `None`: all have.
+    /// Returns the bound of times that have left a window which ends at `now`, this being the
+    /// newest time of a log; `None`: all have left.
     #[inline]
     pub(crate) fn leaving(self, size: WindowSize, now: UnixMillis) -> Option<Leaving> {
         if self == LogTime::NEVER {
@@ -122,8 +123,8 @@ impl LogTime {
         self.0 as u16
     }
 
-    /// When a hit at `now` counts, this being the newest time: not before it, unless that is in the
-    /// future since the clock was set back.
+    /// Returns the time that a hit at `now` gets, this being the newest time: not before it, unless
+    /// it is in the future because the clock was set back.
     pub(crate) fn of_hit(self, now: UnixMillis) -> LogTime {
         let at = LogTime::of(now);
         let is_skewed = self != LogTime::NEVER && at.until(self) <= CLOCK_SKEW;
@@ -131,14 +132,14 @@ impl LogTime {
     }
 }
 
-/// Which entries of a log have left a window.
+/// The bound of times that have left a window.
 ///
 /// Times are told by their distances from the newest one, since an entry may be older than times reach back: it was in
 /// the window when the newest hit was counted, and that is in the window now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving {
     newest: LogTime,
-    /// How much older than the newest a time is at most that counts.
+    /// Greatest age, relative to the newest entry, at which an entry counts.
     most: u64,
 }
 
@@ -162,13 +163,14 @@ impl LogEntry {
         self.0
     }
 
-    /// What a log begins with, of a time that has left. Sums begin with the generation of the slot: a
-    /// compare-and-swap that was prepared for a former occupant fails.
+    /// Returns the first entry of a log, whose time has left. Sums begin with the slot's
+    /// generation, so that a compare-and-swap prepared for a former occupant fails.
     pub(crate) const fn first(generation: Generation) -> LogEntry {
         LogEntry(generation.bits() as u64)
     }
 
-    /// What a word of a block is before its entry is appended, in an occupancy of the block's slot.
+    /// Returns the word of a block before its entry is appended, in an occupancy of the block's
+    /// slot.
     pub(super) const fn empty(generation: Generation) -> u64 {
         generation.bits() as u64
     }
@@ -199,7 +201,7 @@ impl LogEntry {
         if hits > MOST { 0 } else { hits }
     }
 
-    /// The same entry without so many hits.
+    /// Returns the entry without so many hits.
     pub(crate) const fn without(self, hits: u64) -> LogEntry {
         LogEntry(self.0 & !SUM_MASK | self.sum().wrapping_sub(hits) & SUM_MASK)
     }

@@ -20,11 +20,11 @@ use crate::table::words::slot::{Lost, Occupant, Slot};
 use crate::table::words::word::Generation;
 use crate::table::zone::counter_table::CounterTable;
 
-/// How often a block is tried to be had: others that claim slots in the same moment are in the way of
-/// one attempt.
+/// Number of attempts to get a block: each process that claims slots at the moment spoils one
+/// attempt.
 const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 16 };
 
-/// How many blocks one request gives back at most. What is left belongs to nobody all the same.
+/// Number of blocks that one request gives back at most. The rest belongs to nobody.
 const GIVEN_BACK_AT_ONCE: u32 = 8;
 
 impl<'m> CounterTable<'m> {

@@ -18,7 +18,7 @@ use crate::table::zone::counter_table::CounterTable;
 
 #[cfg(all(test, not(loom)))]
 std::thread_local! {
-    /// How many entries of chains this thread has looked at.
+    /// Number of chain entries that this thread has looked at.
     pub(crate) static LOOKS: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
 }
 
@@ -49,9 +49,9 @@ impl Cursor {
 #[derive(Clone, Copy)]
 pub(crate) struct LogPlace<'m> {
     pub(super) block: &'m Slot,
-    /// That of the block when it was come to.
+    /// Meta of the block when it was reached.
     pub(super) meta: Meta,
-    /// Which of its entries.
+    /// Index of the entry in it.
     pub(super) offset: usize,
 }
 
@@ -76,12 +76,12 @@ impl<'m> LogPlace<'m> {
         Ok(entry.is_marked().then_some(entry))
     }
 
-    /// What the word of an entry is before it is appended.
+    /// Returns the word of an entry before it is appended.
     pub(super) fn empty(&self) -> LogEntry {
         LogEntry::from_bits(LogEntry::empty(self.meta.generation()))
     }
 
-    /// How many entries this is after `other`.
+    /// Returns the number of entries from `other` to this one.
     pub(super) fn distance_from(&self, other: &LogPlace<'_>) -> usize {
         let blocks = number_after(other.number(), self.number()) as usize;
         let entries = blocks.saturating_mul(ENTRIES).saturating_add(self.offset);
@@ -108,12 +108,12 @@ pub(super) fn leads_back(number: u32) -> bool {
     number % EVERY == EVERY - 1
 }
 
-/// Where the entries of the block of this number begin.
+/// Returns the offset of the first entry in the block of this number.
 pub(super) fn first_offset(number: u32) -> usize {
     usize::from(leads_back(number))
 }
 
-/// How many blocks `number` is after `before`.
+/// Returns the number of blocks from `before` to `number`.
 fn number_after(before: u32, number: u32) -> u32 {
     number.wrapping_sub(before) & NUMBER_MASK
 }
@@ -137,7 +137,7 @@ pub(crate) struct End<'m> {
     /// The last entry, and where it is.
     pub(crate) last: LogEntry,
     pub(crate) at: LogPlace<'m>,
-    /// Where the next one goes; `None`: into another block.
+    /// Place of the next entry; `None`: it goes into another block.
     pub(super) free: Option<LogPlace<'m>>,
     /// The entries of the chain.
     pub(super) len: usize,
@@ -287,7 +287,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// What a log holds at `now`, in thousandths.
+    /// Returns the hits of a log at `now`, in thousandths.
     pub(super) fn live_hits_of_log(
         &self,
         occupant: Occupant<'m>,

@@ -1,4 +1,4 @@
-//! How a place is found in a log's [chain](super::log_chain) that may have 100,000 entries.
+//! Search in a log's [chain](super::log_chain), which may have 100,000 entries.
 //!
 //! Blocks lead to the next one. Each 16th one *leads back*, too: its first word is no entry, but has the slots of two
 //! blocks before it that lead back, the last one, and one that is 2^n such blocks away. Numbered in their order, block
@@ -14,7 +14,7 @@ use crate::table::words::atomic::Ordering::Acquire;
 use crate::table::words::slot::{Lost, Occupant};
 use crate::table::zone::counter_table::CounterTable;
 
-/// How many entries are looked at one after the other, before a place is searched for.
+/// Number of entries that are looked at one after the other before a search.
 pub(crate) const FEW: usize = 8;
 
 /// The numbers of the two blocks to which block `number` leads back.

@@ -71,8 +71,8 @@ impl<'m> CounterTable<'m> {
             .any(|(number, local)| local != self.pushed(occupant, number))
     }
 
-    /// What the store has not got of the window that a synced counter's current column holds, if that
-    /// is a former one, which is about to give way.
+    /// Returns the unsent hits of the window in a synced counter's current column, if that is a
+    /// former window, which is about to give way.
     pub(crate) fn unsent_before(
         &self,
         columns: &WindowColumns<'m>,

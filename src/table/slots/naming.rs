@@ -17,8 +17,8 @@ use crate::table::words::slot::{Bucket, Lost, Occupant, Slot, WAYS};
 use crate::table::words::word::WindowCount;
 use crate::table::zone::counter_table::CounterTable;
 
-/// How often a name is tried to be attached: others that make counters in the same moment are in the
-/// way of one attempt.
+/// Number of attempts to attach a name: each process that makes a counter at the moment spoils one
+/// attempt.
 const ATTEMPTS: u32 = if cfg!(loom) { 3 } else { 64 };
 
 /// The tag of a part of a name. A slot that was never used has the tag 0.

@@ -1,4 +1,4 @@
-//! Which counter a slot belongs to that holds no counter: a part of a name, or a block of a log.
+//! The counter that owns a slot with a part of a name, or with a block of a log.
 
 use core::ptr;
 

@@ -1,4 +1,4 @@
-//! Where a counter's slot is.
+//! Probing: finding the slot of a counter.
 //!
 //! An identity has two buckets, and in each of them a home slot. The first home is compared first:
 //! most counters are there. While its cache line is on its way, so is that of the second home,
@@ -28,12 +28,12 @@ pub(super) struct Home<'m> {
 /// A slot by its position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlotPosition {
-    /// Which of the identity's two buckets.
+    /// Whether it is in the second of the identity's two buckets.
     pub(super) in_second: bool,
     pub(super) way: usize,
 }
 
-/// What a look for an identity in its buckets brought.
+/// The result of probing for an identity in its buckets.
 pub(super) enum Probe<'m> {
     Found(Occupant<'m>),
     /// It may be in a slot that is being changed.

@@ -19,9 +19,9 @@ pub struct BatchRecord {
     pub counter: CounterRef,
     /// The number of the window.
     pub window: u64,
-    /// What the store has of this node's hits once it has the batch.
+    /// Hits of this node that the store has once it has the batch.
     pub up_to: Hits,
-    /// What the store is sent; negative if hits were given back.
+    /// Difference that is sent to the store; negative if hits were given back.
     pub diff: Hits,
 }
 
@@ -113,8 +113,8 @@ impl<'m> Lease<'m> {
 }
 
 impl<'m> SyncState<'m> {
-    /// What may be on its way in this moment: the records of the batch that is sealed, whose counters are
-    /// still there. `None`: no batch is.
+    /// Returns the records of the sealed batch, which may be on its way, whose counters are still
+    /// there. `None`: there is no batch.
     pub fn on_its_way(&self, table: &CounterTable<'m>) -> Option<Vec<BatchRecord>> {
         self.sealed(table).map(|(_, records)| records)
     }

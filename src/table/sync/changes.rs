@@ -1,5 +1,4 @@
-//! What a sync needs of the table: which counters changed, and where to note what the store has
-//! and says.
+//! Counters that changed, and notes of what a store has and tells.
 
 use core::ops::Range;
 
@@ -20,7 +19,7 @@ use crate::table::zone::lease::{IsHeld, LeaseLost, confirm};
 /// A synced counter that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Where it is.
+    /// Reference to the counter.
     pub counter: CounterRef,
     /// The key.
     pub key: Vec<u8>,
@@ -32,14 +31,14 @@ pub struct Change {
     pub windows: Vec<WindowChange>,
 }
 
-/// What changed in one window.
+/// The change in one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowChange {
     /// The number of the window.
     pub number: u64,
-    /// What this node counted.
+    /// Hits that this node counted.
     pub local: Hits,
-    /// What of that the store has. The diff is `local - pushed`.
+    /// Hits of these that the store has. The diff is `local - pushed`.
     pub pushed: Hits,
 }
 
@@ -181,14 +180,15 @@ impl<'m> CounterTable<'m> {
         Some((self.name_of(occupant)?, counter.meta.size()?))
     }
 
-    /// What the store has of this node's hits in window `number`, as far as this node knows.
+    /// Returns the hits of this node in window `number` that the store has, as far as this node
+    /// knows.
     pub fn pushed_of(&self, counter: CounterRef, number: u64) -> Hits {
         let occupant = self.occupant_of(counter);
         occupant.map_or(Hits::ZERO, |occupant| self.pushed(occupant, number))
     }
 
-    /// What changed in the counter in slot number `index`, if it is a synced one. One without a name
-    /// gets it with its next hit, and is looked at again until then.
+    /// Returns the change of the counter in slot number `index`, if it is a synced one. A counter
+    /// without a name gets it with its next hit, and is looked at again until then.
     fn change(&self, index: usize, now: UnixMillis) -> Option<Change> {
         let slot = self.slot_at(index)?;
         let meta = slot.meta();

@@ -1,4 +1,5 @@
-//! Which worker of a node listens to a store's channel: one, so that a node has one connection for it.
+//! The lease of the worker that listens to a store's channel: one worker, so that a node has one
+//! connection for it.
 //!
 //! A word, as a [lease](crate::table::Lease) has one: the term, and until when, 0 if it was given back. Nothing
 //! depends on it but that; two that listen for a moment do no harm.
@@ -21,7 +22,8 @@ pub struct HeldChannel<'m> {
 }
 
 impl<'m> ChannelLease<'m> {
-    /// What is kept in `word`, under a new configuration, whose workers may listen at once.
+    /// Creates the lease that is kept in `word`, under a new configuration, whose workers may
+    /// listen at once.
     pub fn new(word: Named<'m>) -> ChannelLease<'m> {
         let next = |old| Some(LeaseWord::new(LeaseWord(old).term().wrapping_add(1), 0).0);
         word.update(next);

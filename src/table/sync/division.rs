@@ -1,4 +1,4 @@
-//! Which part of what changed is whose: the changes of a namespace, divided among its shards.
+//! Division of a namespace's changes among its shards.
 
 use crate::table::words::atomic::Ordering::Acquire;
 use crate::table::words::meta::NamespaceIndex;

@@ -1,5 +1,6 @@
-//! What a node admits alone while the store is away, in a namespace with `on_loss share`: of each limit, the
-//! share of the key's hits that were its own when the store last told, or that of one node if that is more.
+//! The share of a limit that a node admits alone while the store is away, in a namespace with
+//! `on_loss share`: the share of the key's hits that were its own when the store last told, or the
+//! share of one node if that is more.
 //!
 //! The share is that of two counts that stay as they are while the store is away: of the hits that it has of this node,
 //! and of those of the others. A push notes that there are none of others, if there are not. Where both are
@@ -88,7 +89,7 @@ impl<'m> CounterTable<'m> {
         (algorithm.admits(size, &own, most, cost), columns)
     }
 
-    /// How much of a limit is this node's.
+    /// Returns this node's share of a limit.
     fn share_of(&self, occupant: Occupant<'m>, counter: &Counter, limit: Hits) -> Hits {
         let (own, others) = self.last_told(occupant);
         let all = own.plus_at_least_zero(others);
@@ -104,8 +105,8 @@ impl<'m> CounterTable<'m> {
         Hits::from_thousandths(share)
     }
 
-    /// What the store had of this node's hits of a counter, and of others', in the windows of which it told
-    /// last.
+    /// Returns the store's counts of this node's hits of a counter, and of others' hits, in the
+    /// windows that it told last.
     fn last_told(&self, occupant: Occupant<'m>) -> (Hits, Hits) {
         if self.first_part(occupant).is_none() {
             return (Hits::ZERO, Hits::ZERO);

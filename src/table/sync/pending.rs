@@ -1,4 +1,4 @@
-//! How many counters have hits that the store has not, by a bounded look at the dirty bits.
+//! Number of counters with unsent hits, by a bounded look at the dirty bits.
 
 use crate::policy::window::UnixMillis;
 use crate::table::words::atomic::Ordering::Acquire;
@@ -6,16 +6,16 @@ use crate::table::words::meta::NamespaceIndex;
 use crate::table::words::slot::Occupant;
 use crate::table::zone::counter_table::CounterTable;
 
-/// How many counters have hits that the store has not, by namespace: [`CounterTable::pending`].
+/// The number of counters with unsent hits, by namespace: [`CounterTable::pending`].
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     /// By the index of the namespace.
     pub(crate) counters: Vec<u64>,
-    /// What it took to tell.
+    /// Work that the look took.
     pub(crate) looked_at: LookedAt,
 }
 
-/// What was looked at, or is to be at most, to tell what is pending.
+/// The work of a look for pending counters, done or allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookedAt {
     /// Words that have a bit for each of 64 counters.
@@ -25,12 +25,12 @@ pub struct LookedAt {
 }
 
 impl LookedAt {
-    /// What takes less than a millisecond.
+    /// Work of less than a millisecond.
     pub const BOUNDED: LookedAt = LookedAt { groups: 1 << 16, counters: 1 << 10 };
 }
 
 impl Pending {
-    /// How many of `namespace`.
+    /// Returns the number of counters of `namespace`.
     pub fn of(&self, namespace: NamespaceIndex) -> u64 {
         let counters = self.counters.get(namespace.get());
         counters.copied().unwrap_or_default()
@@ -38,9 +38,9 @@ impl Pending {
 }
 
 impl<'m> CounterTable<'m> {
-    /// How many counters of each namespace have hits at `now` that the store has not. The caller is not
-    /// to be held for long, so at most so much is looked at, whatever the size of the zone and the
-    /// number of namespaces. Exact if that is all that changed, an estimate from it otherwise.
+    /// Counts the counters of each namespace that have unsent hits at `now`. The caller is not to
+    /// be held for long: the look is bounded by `at_most`, whatever the size of the zone. The
+    /// result is exact if the look saw all changes, and else an estimate.
     pub fn pending(&self, now: UnixMillis, at_most: LookedAt) -> Pending {
         let words = self.parts.dirty;
         // Another part each time, if not all can be looked at.

@@ -1,5 +1,5 @@
-//! What a node knows of its sync with a store: what has to be done first, the store's epoch and its
-//! changes up to a position, and under which identity the store knows this node.
+//! A node's state of its sync with a store: pending repair, the store's epoch, the position in its
+//! changes, and the identity under which the store knows this node.
 
 use core::num::NonZeroU64;
 
@@ -16,7 +16,7 @@ use crate::table::zone::sync_slot::{
 };
 use crate::table::zone::sync_state::SyncState;
 
-/// What has to be done before a namespace can go on syncing.
+/// A repair that a namespace needs before it can go on syncing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
     /// Nothing.
@@ -31,7 +31,7 @@ pub enum Repair {
 }
 
 impl<'m> Lease<'m> {
-    /// What has to be done first.
+    /// Returns the next repair.
     pub fn repair(&self) -> Repair {
         match RepairWord(self.state.slot.repair.load(Acquire)).flags() & !FETCH_ANEW {
             0 => Repair::None,
@@ -130,7 +130,7 @@ impl<'m> Lease<'m> {
         Ok(())
     }
 
-    /// What the store has charged ahead, as far as is known.
+    /// Returns the state of charges that the store made ahead.
     pub fn grants(&self) -> Grants {
         self.state.grants()
     }
@@ -187,7 +187,8 @@ impl<'m> Lease<'m> {
         Standing(self.state.slot.standing.load(Acquire)).known_until()
     }
 
-    /// How far this node has seen the store's changes; `None` if it has to fetch everything.
+    /// Returns the position up to which this node has seen the store's changes; `None` if it has to
+    /// fetch everything.
     pub fn position(&self) -> Option<[u64; 2]> {
         let [first, second] = self.state.slot.position.each_ref();
         let first = first.load(Acquire).checked_sub(1)?;

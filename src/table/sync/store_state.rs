@@ -1,12 +1,12 @@
-//! What a node knows of a store, for all its workers: so that of all that have to do with a store,
-//! one tells that it is lost, and one that it is back.
+//! A node's knowledge of a store, for all its workers: one of them reports that it is lost, and one
+//! that it is back.
 //!
 //! Namespaces have to do with it one by one, and so has the broker, which asks it about requests: the store is
 //! lost as long as one of them finds it so.
 
 use crate::table::zone::named::Named;
 
-/// What a node knows of a store.
+/// A node's knowledge of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreState<'m> {
     word: Named<'m>,
@@ -14,7 +14,7 @@ pub struct StoreState<'m> {
     generation: u64,
 }
 
-/// What is new of a store.
+/// A change in the knowledge of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreTransition {
     /// It did what it was asked, for the first time.
@@ -52,8 +52,8 @@ impl StoreWord {
         self.0 & FAILING != 0
     }
 
-    /// The same under a new configuration with these users: what was lost is so to each of them until it finds the
-    /// store there.
+    /// Returns the word under a new configuration with these users: a lost store is lost to each of
+    /// them until it finds the store there.
     fn next(self, users: u64) -> StoreWord {
         let failing = if self.is_lost() { users & FAILING } else { 0 };
         let generation = self.generation().wrapping_add(1) << GENERATION;
@@ -71,7 +71,8 @@ impl StoreWord {
 }
 
 impl<'m> StoreState<'m> {
-    /// How many may have to do with a store, each with a number below; further ones share numbers.
+    /// Number of users of a store that are told apart, each with a number below; further ones share
+    /// numbers.
     pub const USERS: u32 = 48;
 
     /// The state that `word` has, under a new configuration whose users with these numbers will [note](Self::note) what

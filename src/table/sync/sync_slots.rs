@@ -1,4 +1,4 @@
-//! Which sync has which of a zone's [`SyncSlot`]s.
+//! Assignment of a zone's [`SyncSlot`]s to syncs.
 
 use crate::table::words::atomic::Ordering::{AcqRel, Relaxed, Release};
 use crate::table::words::fail::fail_point;

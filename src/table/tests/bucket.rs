@@ -94,7 +94,7 @@ impl Fixture {
     }
 }
 
-/// What `limit_req` keeps of a key: `ngx_http_limit_req_node_t`.
+/// The state that `limit_req` keeps of a key: `ngx_http_limit_req_node_t`.
 #[derive(Clone, Copy)]
 struct Node {
     excess: i64,

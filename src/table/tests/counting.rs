@@ -1,4 +1,4 @@
-//! What the table promises, to one caller at a time. Time is simulated.
+//! Promises of the table to one caller at a time. Time is simulated.
 
 use crate::policy::algorithm::{Algorithm, WindowCounts};
 use crate::policy::hits::{Hits, hits};

@@ -196,8 +196,8 @@ impl Model {
     }
 }
 
-/// What a process leaves that was stopped between looking at a time and replacing it, until the slot had
-/// another occupant with a time of the very same word.
+/// Checks the words that a process leaves if it is stopped between a look at a time and its
+/// replacement, until the slot has another occupant with a time of the very same word.
 #[test]
 fn a_counter_whose_words_are_no_state_begins_anew() {
     let fixture = Fixture::new();

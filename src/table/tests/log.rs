@@ -62,13 +62,13 @@ impl Fixture {
         self.read(key, at, 0, 0).hits.whole()
     }
 
-    /// How many slots hold entries of logs, or have held them.
+    /// Returns the number of slots that hold entries of logs, or have held them.
     fn blocks(&self) -> usize {
         let slots = self.shared.table.parts.buckets.iter().flatten();
         slots.filter(|slot| slot.meta().owner_and_number().is_some()).count()
     }
 
-    /// How many slots have entries of a counter that is there.
+    /// Returns the number of slots with entries of a counter that is there.
     fn live_blocks(&self) -> usize {
         let table = &self.shared.table;
         let slots = table.parts.buckets.iter().flatten();
@@ -230,7 +230,7 @@ fn costs_below_one_leave_one_by_one() {
     assert_eq!((read(T + 4000), read(T + 4001), read(T + 5000)), (10_000, 9_996, 6000));
 }
 
-/// How many entries are looked at.
+/// Returns the number of entries that were looked at.
 fn counting_looks<T>(of: impl FnOnce() -> T) -> (T, u64) {
     let looks = || crate::table::slots::log_chain::LOOKS.with(core::cell::Cell::get);
     let before = looks();
@@ -662,7 +662,7 @@ impl Model {
         }
     }
 
-    /// What is read at `now` by who asks for `cost` more.
+    /// Returns the reading at `now` for a caller that asks for `cost` more.
     fn count(&self, now: u64, limit: i64, cost: i64) -> MovingCount {
         let oldest = self.live(now).map(|(at, _)| *at).min().unwrap_or(now);
         let mut moments = self.live(now).map(|(at, _)| at + SIZE + 1);

@@ -170,7 +170,7 @@ impl Fixture {
         (counts.current.whole(), counts.previous.whole())
     }
 
-    /// How many slots hold the counter of `key`.
+    /// Returns the number of slots with the counter of `key`.
     fn slots_of(&self, key: Key<'_>) -> usize {
         let Identity(id) = self.counter.identity(key);
         let slots = self.table.parts.buckets.iter().flatten();

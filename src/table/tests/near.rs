@@ -1,4 +1,4 @@
-//! Which counters are due before their time, and who is told of it.
+//! Counters that are due early, and the worker that is woken.
 
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +46,8 @@ impl Near {
         counted.admitted
     }
 
-    /// How many hits under a limit it takes from here until the key is due; `None`: so many do not suffice.
+    /// Returns the number of hits under a limit until the key is due; `None` if `most` do not
+    /// suffice.
     fn until_due(&self, limit: i64, algorithm: Algorithm, most: usize) -> Option<usize> {
         let mut counts = 1..=most;
         counts.find(|_| self.hit(b"k", limit, algorithm) && self.has_due())

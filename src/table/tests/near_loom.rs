@@ -1,4 +1,4 @@
-//! What is due, under loom.
+//! Due counters, under loom.
 
 use super::loom::{At, T, both, explore, key, synced};
 use crate::policy::algorithm::Algorithm;

@@ -1,4 +1,4 @@
-//! What a node admits alone.
+//! Admissions of a node alone.
 
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::{Hits, hits};
@@ -53,7 +53,7 @@ impl Alone {
         table.advance_pushed(counter, window, (Hits::ZERO, hits(own)), HELD).unwrap();
     }
 
-    /// How many of 2000 hits are admitted under a limit.
+    /// Returns how many of 2000 hits are admitted under a limit.
     fn admitted(&self, limit: i64, algorithm: Algorithm) -> usize {
         let Fixture { shared, counter, clock } = &self.fixture;
         let admission = Admission::Within(hits(limit), algorithm);

@@ -67,7 +67,7 @@ impl Fixture {
         table.give_back(&self.counter, self.key(), window, hits(value), &clock)
     }
 
-    /// What a sync would push, by window.
+    /// Returns the differences that a sync would push, by window.
     fn diffs(&self) -> Vec<(u64, i64)> {
         let (table, mut diffs) = (&self.shared.table, Vec::new());
         let namespace = self.counter.namespace();

@@ -43,7 +43,7 @@ impl Fixture {
         table.reset(&self.counter, self.key(), &self.clock);
     }
 
-    /// What the limit sees, in whole hits.
+    /// Returns the rate that the limit sees, in whole hits.
     fn rate(&self) -> i64 {
         let table = &self.shared.table;
         let algorithm = match self.counter.kind() {

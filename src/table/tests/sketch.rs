@@ -42,7 +42,7 @@ fn counter_of(table: &CounterTable<'_>, name: &str) -> Counter {
     table.counter(namespace, name.as_bytes(), WindowSize::MIN)
 }
 
-/// What a sketch says of each key: its count, and how much of it is certain.
+/// Returns each key's count in a sketch, and the certain part of it.
 fn bounds(top: &TopRejected) -> BTreeMap<String, (u64, u64)> {
     let name = |key: &RejectedKey| String::from_utf8(key.name.clone()).unwrap();
     let keys = top.keys.iter();

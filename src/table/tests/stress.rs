@@ -37,7 +37,7 @@ impl Clock for CachedClock {
     }
 }
 
-/// What the callers were told of one key in one window.
+/// The answers to the callers about one key in one window.
 #[derive(Default)]
 #[repr(C)]
 struct Told {

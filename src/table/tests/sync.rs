@@ -1,4 +1,4 @@
-//! What synced counters have beside their counts: names, changes, and what the store has and says.
+//! Names and changes of synced counters, and notes of what the store has and tells.
 
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::{Hits, hits};

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// What wakes the thread of a worker of this number.
+/// A function that wakes the thread of a worker of this number.
 type WakeWorker = dyn Fn(u16) + Send + Sync;
 
 /// The bell as this process has it.

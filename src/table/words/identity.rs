@@ -1,4 +1,5 @@
-//! What makes two hits count together: one 128-bit keyed hash of namespace, window or rate, and key.
+//! The identity by which two hits count together: a 128-bit keyed hash of namespace, window or
+//! rate, and key.
 //!
 //! The hash is AES-128 in CBC-MAC mode over blocks whose first begins with the length, which makes
 //! it a pseudo-random function of the bytes: without the secret, no client can find two keys that
@@ -11,8 +12,8 @@ use core::fmt;
 use aes::cipher::{Array, BlockCipherEncrypt as _, KeyInit as _};
 use aes::{Aes128Enc, Block};
 
-/// What a table's identities are hashed with: without knowing it, no client can make two keys
-/// collide.
+/// The secrets by which a table's identities are hashed: no client who does not know them can make
+/// two keys collide.
 #[derive(Clone)]
 pub(crate) struct Hasher {
     keys: Aes128Enc,
@@ -23,9 +24,9 @@ pub(crate) struct Hasher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyHash(pub(crate) [u64; 2]);
 
-/// What distinguishes the counters of one namespace, window kind and size (or rate) from all others:
-/// combined with the hash of a key by exclusive or. Both are pseudo-random, by different secrets,
-/// so that two different pairs meet with a probability of 2^-128.
+/// A mask that tells the counters of one namespace, window kind and size (or rate) from all others:
+/// its exclusive or with the hash of a key is the identity. Both are pseudo-random, by different
+/// secrets, so that two different pairs meet with a probability of 2^-128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mask(pub(crate) [u64; 2]);
 
@@ -76,7 +77,7 @@ impl fmt::Debug for Hasher {
     }
 }
 
-/// What fits into the first block beside the length.
+/// Bytes of the key that fit into the first block beside the length.
 const FIRST: usize = 14;
 
 /// The first block: the length, whose low 16 bits are all of it, since texts are at most 65,535

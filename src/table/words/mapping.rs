@@ -16,7 +16,7 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above; the code that makes a reference of the pointer says why that is valid.
 unsafe impl Sync for Mapping {}
 
-/// What processes lock of a file that they share: the first bytes, which are never read for that.
+/// A lock on the first bytes of a file that processes share. Nothing reads these bytes for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileLock {
     /// Held for a moment, by the one process that changes how the file is divided.

@@ -1,4 +1,4 @@
-//! What occupies a slot, in one atomic word: the slot changes hands by a compare-and-swap of it.
+//! The occupant of a slot, in one atomic word: the slot changes hands by a compare-and-swap of it.
 //!
 //! ```text
 //!  63                                19 18              3 2     0
@@ -72,7 +72,7 @@ impl Ticks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta(u64);
 
-/// What a slot is used for.
+/// A use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotState {
     /// Nothing. All-zero memory is a free slot.
@@ -105,7 +105,7 @@ const STATE_BITS: u32 = 3;
 const GENERATION_BITS: u32 = 16;
 const DETAIL: u32 = STATE_BITS + GENERATION_BITS;
 const SIZE_BITS: u32 = 64 - DETAIL - NamespaceIndex::BITS;
-/// Where the handovers of a name's first part are: in all bits that are left.
+/// Position of the handovers of a name's first part: all bits that are left.
 const HANDOVERS: u32 = DETAIL + 2 * GENERATION_BITS;
 const _: () = assert!(WindowSize::MAX_MILLIS < 1 << SIZE_BITS);
 const _: () = assert!(64 - HANDOVERS == Stamp::HANDOVER_BITS);
@@ -129,7 +129,7 @@ impl Meta {
         Meta(BUSY | (generation.bits() as u64) << STATE_BITS | (since.0 as u64) << DETAIL)
     }
 
-    /// That of a counter which is not synced, in a slot's generation 0.
+    /// Creates the meta of a counter that is not synced, in a slot's generation 0.
     pub(crate) const fn counter(
         namespace: NamespaceIndex,
         size: WindowSize,
@@ -144,7 +144,7 @@ impl Meta {
         Meta(state | detail << DETAIL)
     }
 
-    /// The same as one of generation 0, in this one.
+    /// Returns the meta of generation 0 with this generation.
     #[inline]
     pub(crate) const fn of_generation(self, generation: Generation) -> Meta {
         Meta(self.0 | (generation.bits() as u64) << STATE_BITS)
@@ -157,7 +157,8 @@ impl Meta {
         Meta(NAME | (generation.bits() as u64) << STATE_BITS | detail << DETAIL)
     }
 
-    /// How often what the first part of a name holds was handed over: see [`pushed`](crate::table::slots::pushed).
+    /// Returns the number of handovers of the words in the first part of a name: see
+    /// [`pushed`](crate::table::slots::pushed).
     #[inline]
     pub(crate) const fn handovers(self) -> u16 {
         (self.0 >> HANDOVERS) as u16

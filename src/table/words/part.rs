@@ -1,5 +1,5 @@
-//! Which counters a sync is about: those of a namespace, or of one shard of it. The table knows no
-//! shards: a function says which keys they have.
+//! The counters of a sync: those of a namespace, or of one shard of it. The table knows no shards:
+//! a function tells their keys.
 
 use super::meta::NamespaceIndex;
 
@@ -9,9 +9,9 @@ pub type HasKey<'p> = &'p dyn Fn(&[u8]) -> bool;
 /// The counters that a sync is about.
 #[derive(Clone, Copy)]
 pub struct Part<'p> {
-    /// Those of this namespace.
+    /// Namespace of the counters.
     pub namespace: NamespaceIndex,
-    /// Of them, those whose keys are such; `None`: all.
+    /// Predicate of their keys; `None`: all keys.
     pub has_key: Option<HasKey<'p>>,
 }
 

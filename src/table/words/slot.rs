@@ -24,17 +24,17 @@ pub(crate) const WAYS: usize = 2;
 pub(crate) struct Slot {
     /// The identity of the counter. Changes only while the slot is busy.
     pub(crate) id: [AtomicU64; 2],
-    /// What this node counted. A `WindowCount` each.
+    /// Counts of this node. A `WindowCount` each.
     pub(crate) local: [AtomicU64; 2],
-    /// What the rest of the cluster counted: a store's total less what of ours it includes. A
+    /// Counts of the rest of the cluster: a store's total less the part of ours that it includes. A
     /// `WindowCount` each.
     pub(crate) remote: [AtomicU64; 2],
-    /// What occupies the slot. A `Meta`.
+    /// Occupant of the slot. A `Meta`.
     pub(crate) meta: AtomicU64,
-    /// When the counter was last used, in ticks.
+    /// Time of the counter's last use, in ticks.
     pub(crate) used: AtomicU32,
-    /// Of a counter: one more than the index of the first part of its name; 0: none. Of a part of
-    /// a name: the same of the next part. See `names`.
+    /// In a counter: the index of the first part of its name plus one; 0: none. In a part of a
+    /// name: the index of the next part plus one. See `names`.
     pub(crate) extension: AtomicU32,
 }
 
@@ -70,8 +70,8 @@ impl<'m> Occupant<'m> {
 }
 
 impl Slot {
-    /// What occupies the slot. Acquire: pairs with the release of `Claim::publish`, before which the
-    /// identity was written.
+    /// Returns the occupant of the slot. Acquire: pairs with the release of `Claim::publish`,
+    /// before which the identity was written.
     #[inline]
     pub(crate) fn meta(&self) -> Meta {
         Meta::from_bits(self.meta.load(Acquire))

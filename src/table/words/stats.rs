@@ -1,8 +1,8 @@
-//! What happened: events as they are counted, and the sums of their counts.
+//! Events as they are counted, and the sums of their counts.
 
 use crate::policy::window::UnixMillis;
 
-/// What became of a request (or another caller) of a namespace: but for the last, the number of its
+/// An outcome of a request (or another caller) of a namespace: but for the last, the number of its
 /// event counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -21,15 +21,15 @@ pub enum Outcome {
 pub enum Invalid {
     /// The hits of a limit.
     Limit,
-    /// What a request is charged.
+    /// The cost of a request.
     Cost,
-    /// What it is charged when its response is known.
+    /// The charge when the response is known.
     Charge,
     /// A key that is too long.
     Key,
 }
 
-/// What was lost with a key that had to give its place away.
+/// A loss with a key that had to give its place away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evicted {
     /// Nothing: its windows had ended.
@@ -49,15 +49,15 @@ pub struct SyncCycle {
     pub pushed: u64,
     /// Counters (by window) whose totals were fetched.
     pub fetched: u64,
-    /// How long it took, in milliseconds.
+    /// Duration, in milliseconds.
     pub duration: u64,
-    /// When it ended.
+    /// Time of the end.
     pub at: UnixMillis,
-    /// How far the store's clock is ahead of this node's, in milliseconds; `None`: not seen.
+    /// Milliseconds by which the store's clock is ahead of this node's; `None`: not seen.
     pub clock_offset: Option<i64>,
 }
 
-/// What came of the syncs of a namespace and shard, since the zone was made.
+/// Results of the syncs of a namespace and shard, since the zone was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncStats {
     /// Cycles that did all that was to be done.
@@ -68,27 +68,26 @@ pub struct SyncStats {
     pub pushed: u64,
     /// Counters (by window) whose totals were fetched.
     pub fetched: u64,
-    /// When a cycle last succeeded; `None`: never.
+    /// Time of the last cycle that succeeded; `None`: never.
     pub last_success: Option<UnixMillis>,
-    /// When a cycle last failed; `None`: never.
+    /// Time of the last cycle that failed; `None`: never.
     pub last_failure: Option<UnixMillis>,
-    /// How long the last cycle took, in milliseconds.
+    /// Duration of the last cycle, in milliseconds.
     pub duration: u64,
-    /// How far the store's clock was last ahead of this node's, in milliseconds.
+    /// Milliseconds by which the store's clock was last ahead of this node's.
     pub clock_offset: i64,
-    /// How many cycles took at most so long as [`SyncStats::BOUNDS`] says, each of them counted by
-    /// the first bound that it kept; last, those that took longer.
+    /// Numbers of cycles by duration, each counted by the first of [`SyncStats::BOUNDS`] that it
+    /// kept; last, those that took longer.
     pub durations: [u64; SyncStats::BOUNDS.len() + 1],
-    /// How long all cycles took, in milliseconds.
+    /// Total duration of all cycles, in milliseconds.
     pub duration_sum: u64,
     /// The process that syncs, or did so last; `None`: none did.
     pub holder: Option<u32>,
     /// Connections that were made to the store.
     pub connects: u64,
-    /// How many exchanges with the store took at most so long as [`SyncStats::EXCHANGE_BOUNDS`] says,
-    /// likewise.
+    /// Numbers of exchanges with the store by duration, by [`SyncStats::EXCHANGE_BOUNDS`].
     pub exchanges: [u64; SyncStats::EXCHANGE_BOUNDS.len() + 1],
-    /// How long all exchanges took, in microseconds.
+    /// Total duration of all exchanges, in microseconds.
     pub exchange_sum: u64,
 }
 
@@ -106,7 +105,7 @@ impl SyncStats {
         Some(self.last_success == Some(last))
     }
 
-    /// When the last cycle ended; `None` if there was none.
+    /// Returns the time at which the last cycle ended; `None` if there was none.
     pub fn last(&self) -> Option<UnixMillis> {
         self.last_success.max(self.last_failure)
     }
@@ -131,10 +130,11 @@ pub struct NamespaceStats {
     pub delayed: u64,
     /// Hits, in thousandths, that were admitted above a limit, as the store's answers tell.
     pub excess: u64,
-    /// How many requests waited, for a store or since a rate held them back, at most so long as [`NamespaceStats::WAIT_BOUNDS`] says,
-    /// each counted by the first bound that it kept; last, those that waited longer.
+    /// Numbers of requests by the time that they waited for a store, or because a rate held them
+    /// back, each counted by the first of [`NamespaceStats::WAIT_BOUNDS`] that it kept; last, those
+    /// that waited longer.
     pub waits: [u64; NamespaceStats::WAIT_BOUNDS.len() + 1],
-    /// How long all of them waited, in microseconds.
+    /// Total waiting time, in microseconds.
     pub wait_sum: u64,
     /// Hits of requests that were decided on, as often as they were charged to a counter, in
     /// thousandths: it never falls.
@@ -155,10 +155,10 @@ pub struct ZoneStats {
     pub evicted_sent: u64,
     /// Keys that gave it away alive, with hits that the store had not got.
     pub evicted_unsent: u64,
-    /// How many callbacks held a worker's event loop at most so long as [`ZoneStats::HOLD_BOUNDS`]
-    /// says, as with [`NamespaceStats::waits`].
+    /// Numbers of callbacks by the time for which they held a worker's event loop, by
+    /// [`ZoneStats::HOLD_BOUNDS`], as [`NamespaceStats::waits`] counts.
     pub holds: [u64; ZoneStats::HOLD_BOUNDS.len() + 1],
-    /// How long all of them did, in nanoseconds.
+    /// Total time of these callbacks, in nanoseconds.
     pub hold_sum: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What of the system a table's user needs, and the standard library does not have: a clock that all
-//! processes of the machine share, and random numbers.
+//! The system's clock that all processes of the machine share, and its random numbers, which the
+//! standard library lacks.
 
 use core::mem::MaybeUninit;
 use core::time::Duration;

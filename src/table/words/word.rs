@@ -16,7 +16,8 @@ use crate::policy::window::UnixMillis;
 
 const STAMP_BITS: u32 = 16;
 
-/// Which occupancy of a slot a word belongs to. Successive occupancies are [`Generation::next`] apart.
+/// The number of a slot's occupancy to which a word belongs. Successive occupancies are
+/// [`Generation::next`] apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u16);
 

@@ -1,5 +1,5 @@
-//! Where batches are written down on their way to a store: buffers that all syncs of the zone share,
-//! since few of them have a batch on its way, and a record of each sync's own for when they are all
+//! Buffers with the records of batches on their way to a store. All syncs of the zone share them,
+//! since few have a batch on its way; each sync has a record of its own for when all buffers are
 //! taken, as by batches for a store that is away.
 //!
 //! As with names, nothing has to be freed: a buffer says whose it is, and in which term of the lease

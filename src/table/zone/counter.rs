@@ -1,4 +1,4 @@
-//! What is counted: a key's hits in windows of one size, in a namespace.
+//! Counters: the hits of a key in windows of one size, in a namespace.
 
 use super::near_cell::EarlyShare;
 use crate::policy::algorithm::StoredKind;
@@ -17,13 +17,13 @@ pub struct Counter {
     /// All ones, or zero for what is no window: what a number of a window becomes a stamp by.
     pub(crate) number_mask: u64,
     pub(crate) is_synced: bool,
-    /// When what is counted is pushed before its time, if it is synced.
+    /// Share that is kept from the store, if the counter is synced.
     pub(crate) early: EarlyShare,
     /// Whether a key's first hits are counted as its slot is claimed: in windows that are not synced.
     pub(crate) begins_with_hits: bool,
-    /// That of its slots, but for the generation.
+    /// Meta of its slots, but for the generation.
     pub(crate) meta: Meta,
-    /// Where the event counters of the namespace begin.
+    /// Index of the namespace's first line of event counters.
     pub(crate) lines: usize,
 }
 
@@ -57,15 +57,15 @@ impl Counter {
         parts(self) == parts(other)
     }
 
-    /// What is kept of a key.
+    /// Returns the kind of stored state.
     #[inline]
     pub fn kind(&self) -> StoredKind {
         self.kind
     }
 
-    /// The same counters, if they are `is_synced`: then they keep the bytes of their keys, and
-    /// changes of them are found by [`CounterTable::take_changes`](crate::table::CounterTable::take_changes).
-    /// Only windows can be.
+    /// Returns the counters, synced if `is_synced`: then they keep the bytes of their keys, and
+    /// [`CounterTable::take_changes`](crate::table::CounterTable::take_changes) finds changes of
+    /// them. Only windows can be synced.
     pub fn synced(self, is_synced: bool) -> Counter {
         if self.kind != StoredKind::Windows {
             return self;
@@ -78,7 +78,8 @@ impl Counter {
         }
     }
 
-    /// The same counters, of whose limits a node may keep such a share from the store for a while.
+    /// Returns the counters with the share of a limit that a node may keep from the store for a
+    /// while.
     pub fn pushed_early(&self, early: EarlyShare) -> Counter {
         Counter { early, ..*self }
     }

@@ -19,8 +19,8 @@ impl CounterRef {
         (self.index, self.meta.generation().bits())
     }
 
-    /// Which stay of the counter this is: its slot, counted from 1, and the slot's generation. No other
-    /// stay has the same before the slot had 2^16 counters more.
+    /// Returns the number of the counter's stay: its slot, counted from 1, and the slot's
+    /// generation. It recurs after 2^16 other counters in the slot.
     pub fn occupancy(self) -> NonZeroU64 {
         let slot = u64::from(self.index).saturating_add(1);
         let bits = slot << 16 | u64::from(self.meta.generation().bits());
@@ -28,7 +28,7 @@ impl CounterRef {
         NonZeroU64::new(bits).unwrap_or(NonZeroU64::MAX)
     }
 
-    /// Those bits of its group whose counters are not taken before this one: for
+    /// Returns the bits of its group whose counters are not taken before this one: for
     /// [`CounterTable::take_changes_at`].
     pub fn bits_from(self) -> u64 {
         u64::MAX << (self.index % 64)

@@ -27,9 +27,9 @@ use crate::table::words::stats::{Evicted, Invalid, NamespaceStats, Outcome, Zone
 pub struct CounterTable<'m> {
     pub(crate) parts: Parts<'m>,
     pub(crate) hasher: Hasher,
-    /// Which event counters this process uses.
+    /// Index of this process's event counters.
     worker: AtomicUsize,
-    /// What wakes the worker that pushes.
+    /// Bell of the worker that pushes.
     pub(crate) bell: OnceLock<Bell>,
 }
 
@@ -176,7 +176,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// What happened in `namespace` since the zone was made, on this node.
+    /// Returns the events of `namespace` on this node since the zone was made.
     pub fn namespace_stats(&self, namespace: NamespaceIndex) -> NamespaceStats {
         let (start, workers) = (self.lines_of(namespace), self.parts.zone_lines.len());
         let lines = self.parts.namespace_lines.get(start..start.saturating_add(workers));
@@ -186,24 +186,25 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// What happened in the zone since it was made.
+    /// Returns the events of the zone since it was made.
     pub fn zone_stats(&self) -> ZoneStats {
         ZoneLine::sum(self.parts.zone_lines)
     }
 
-    /// How many keys can have a place at the same time, if none of them is synced: a key that is takes
-    /// more room.
+    /// Returns the number of keys that fit at the same time, if none of them is synced: a synced
+    /// key takes more room.
     pub fn capacity(&self) -> u64 {
         let buckets = u64::try_from(self.parts.buckets.len()).unwrap_or(u64::MAX);
         buckets.saturating_mul(WAYS as u64)
     }
 
-    /// How many keys have a place now, in all namespaces: an estimate while workers count.
+    /// Returns the number of keys in all namespaces: an estimate while workers count.
     pub fn keys(&self) -> u64 {
         NamespaceLine::keys(self.parts.namespace_lines)
     }
 
-    /// How many of them are of the namespaces that have these places; `None`: there are no such places.
+    /// Returns the number of keys of the namespaces with these places; `None`: there are no such
+    /// places.
     pub fn keys_of(&self, places: Range<usize>) -> Option<u64> {
         let workers = self.parts.zone_lines.len();
         let end = places.end.min(self.parts.directory.len());
@@ -212,7 +213,8 @@ impl<'m> CounterTable<'m> {
         (!lines.is_empty()).then(|| NamespaceLine::keys(lines))
     }
 
-    /// Where the event counters of `namespace` begin: there is a line for each worker.
+    /// Returns the index of the first line of event counters of `namespace`: there is a line for
+    /// each worker.
     pub(crate) fn lines_of(&self, namespace: NamespaceIndex) -> usize {
         let workers = self.parts.zone_lines.len();
         namespace.get().saturating_mul(workers)

@@ -31,7 +31,7 @@ pub(crate) struct SharedLine {
     delayed: EventCounter,
     /// Thousandths of hits that were admitted above a limit.
     excess: EventCounter,
-    /// How many requests waited so long: the last count is of those that waited longer than all bounds.
+    /// Numbers of requests by waiting time: the last count is of waits beyond all bounds.
     waits: [EventCounter; NamespaceStats::WAIT_BOUNDS.len() + 1],
     /// Microseconds of all of them.
     wait_sum: EventCounter,
@@ -42,7 +42,8 @@ pub(crate) struct SharedLine {
 #[derive(Debug, Default)]
 pub(crate) struct ZoneLine {
     evicted: [EventCounter; 3],
-    /// How many callbacks held the worker's event loop so long, as with [`SharedLine::waits`].
+    /// Numbers of callbacks by the time for which they held the worker's event loop, as with
+    /// [`SharedLine::waits`].
     holds: [EventCounter; ZoneStats::HOLD_BOUNDS.len() + 1],
     /// Nanoseconds of all of them.
     hold_sum: EventCounter,
@@ -90,7 +91,7 @@ impl NamespaceLine {
         self.removed.fetch_add(1, Relaxed);
     }
 
-    /// What all workers counted, each by itself and together.
+    /// Sums the counts of all workers, single and shared.
     pub(super) fn sum(lines: &[NamespaceLine], shared: &SharedLine) -> NamespaceStats {
         let total = |of: fn(&NamespaceLine) -> &EventCounter| total(lines, of);
         NamespaceStats {
@@ -110,7 +111,7 @@ impl NamespaceLine {
         }
     }
 
-    /// How many keys have a place.
+    /// Returns the number of keys with a place.
     pub(super) fn keys(lines: &[NamespaceLine]) -> u64 {
         // Removals first: a key that is inserted meanwhile is counted, never a negative.
         let removed = total(lines, |line| &line.removed);

@@ -1,4 +1,4 @@
-//! How a zone's memory is divided.
+//! Layout of a zone's memory.
 //!
 //! ```text
 //! header     magic, layout version, length, secret, identity
@@ -43,15 +43,15 @@ pub(crate) struct DirectoryEntry {
     pub(crate) configured: AtomicU64,
     /// The number of the last configuration in which it was synced.
     pub(crate) synced: AtomicU64,
-    /// How often its sync was configured: workers that were configured before leave it to others.
+    /// Number of configurations of its sync: workers of an earlier one leave the sync to others.
     pub(crate) sync_generation: AtomicU64,
     /// Whether counters of a namespace that had the entry before may be left: 0 or 1.
     pub(crate) is_reused: AtomicU64,
     /// The sketch of its rejected keys: one more than its number; 0: it has not looked for one.
     pub(crate) sketch: AtomicU64,
-    /// How many nodes live that share its store; 0: it is not known.
+    /// Number of living nodes that share its store; 0: not known.
     pub(crate) nodes: AtomicU64,
-    /// What is to be pushed before its time: see `early`.
+    /// Share that is pushed early: see `near_cell`.
     pub(crate) early: AtomicU64,
 }
 
@@ -62,7 +62,7 @@ const _: () = assert!(size_of::<DirectoryEntry>() == 2 * 64);
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct NamedWord {
-    /// What the name comes to under the zone's secret; 0: the word is free.
+    /// Hash of the name under the zone's secret; 0: the word is free.
     pub(super) id: AtomicU64,
     pub(super) value: AtomicU64,
 }
@@ -92,7 +92,7 @@ struct Header {
     configuration: AtomicU64,
     /// An `IdentityWord`: which node this is to stores.
     identity: AtomicU64,
-    /// How often a key was set to zero in its store.
+    /// Number of keys that were set to zero in the store.
     resets: AtomicU64,
     /// See `counted_sizes`.
     counted_sizes: [AtomicU64; COUNTED_SIZES],
@@ -112,7 +112,7 @@ pub(crate) struct Parts<'m> {
     pub(crate) configuration: &'m AtomicU64,
     /// An `IdentityWord`: which node this is to stores.
     pub(crate) identity: &'m AtomicU64,
-    /// How often a key was set to zero in its store.
+    /// Number of keys that were set to zero in the store.
     pub(crate) resets: &'m AtomicU64,
     /// See `counted_sizes`.
     pub(crate) counted_sizes: &'m [AtomicU64],
@@ -130,9 +130,9 @@ pub(crate) struct Parts<'m> {
     /// One line for each namespace of the directory.
     pub(crate) sync_lines: &'m [SyncLine],
     pub(crate) sync_slots: &'m [SyncSlot],
-    /// Which sync has each buffer.
+    /// Owner of each buffer.
     pub(crate) buffers: &'m [AtomicU64],
-    /// As many for each buffer.
+    /// Records, as many for each buffer.
     pub(crate) records: &'m [Record],
     /// Counters that are near their limits.
     pub(crate) near: &'m [NearCell],
@@ -143,7 +143,7 @@ pub(crate) struct Parts<'m> {
     pub(crate) buckets: &'m [Bucket],
 }
 
-/// Why memory holds no usable table.
+/// The reason why memory holds no usable table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// The memory is too small.
@@ -172,7 +172,7 @@ impl core::error::Error for LayoutError {}
 /// For what one configuration has room in a zone. What configurations before it had takes none of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneRoom {
-    /// How many namespaces.
+    /// Number of namespaces.
     pub namespaces: usize,
     /// Into how many shards those that are synced are divided, all together.
     pub shards: usize,
@@ -191,7 +191,7 @@ impl ZoneRoom {
     }
 }
 
-/// How many of everything a region holds.
+/// The numbers of elements of each region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Geometry {
     directory: usize,
@@ -200,17 +200,17 @@ struct Geometry {
     counted_rates: usize,
     sync_slots: usize,
     buffers: usize,
-    /// Of each buffer.
+    /// Records of each buffer.
     records: usize,
     near: usize,
     sketches: usize,
-    /// Of each sketch.
+    /// Entries of each sketch.
     sketch_entries: usize,
     buckets: usize,
 }
 
 impl Geometry {
-    /// That of a region of `len` bytes in a zone of `size`.
+    /// Computes the geometry of a region of `len` bytes in a zone of `size`.
     fn of(len: usize, size: usize) -> Result<Geometry, LayoutError> {
         let ZoneRoom { namespaces, shards } = ZoneRoom::of(size);
         // Twice as many, or 64 more, so that those of the configuration before stay for a while.
@@ -277,15 +277,16 @@ impl Geometry {
     }
 }
 
-/// How many bytes a sketch of so many entries takes.
+/// Returns the bytes of a sketch of so many entries.
 const fn sketch_len(entries: usize) -> usize {
     let words = size_of::<[AtomicU64; 2]>().saturating_add(size_of::<AtomicU32>());
     let entry = words.saturating_add(size_of::<SketchKey>());
     size_of::<SketchHead>().saturating_add(entries.saturating_mul(entry))
 }
 
-/// How many sketches there are in a region of `len` bytes, for at most so many namespaces, and their
-/// entries. They take 1 %; in a small zone there are 4, of fewer entries, and in the smallest ones none.
+/// Returns the number of sketches in a region of `len` bytes, for at most so many namespaces, and
+/// of their entries. They take 1 %; in a small zone there are 4, of fewer entries, and in the
+/// smallest ones none.
 fn sketches_of(len: usize, namespaces: usize) -> (usize, usize) {
     const LEAST: usize = 4;
     const LEAST_ENTRIES: usize = 16;

@@ -27,7 +27,7 @@ pub struct LeaseLost;
 /// Tells whether a lease is held still. To be asked after a word was read, and before it is replaced.
 pub type IsHeld<'h> = &'h dyn Fn() -> bool;
 
-/// Of tests without a lease.
+/// Lease for tests without one.
 #[cfg(test)]
 pub(crate) const HELD: IsHeld<'static> = &|| true;
 
@@ -161,7 +161,7 @@ impl<'m> Lease<'m> {
         self.term as u16
     }
 
-    /// Where the next batch is to be written down, and the tag of its records.
+    /// Returns the records for the next batch, and their tag.
     pub(crate) fn room(&self) -> Result<(&'m [Record], u16), LeaseLost> {
         let SyncState { slot, index, buffers, .. } = self.state;
         let claimed = match self.claimed_buffer() {

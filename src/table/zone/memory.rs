@@ -40,7 +40,7 @@ pub struct TableMemory {
     file: Option<File>,
 }
 
-/// Why there is no table in memory.
+/// The reason why there is no table in memory.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MemoryError {
@@ -62,10 +62,10 @@ pub enum MemoryError {
 const PAGE: usize = 4096;
 const WORDS: usize = PAGE / size_of::<AtomicU64>();
 const MAGIC: u64 = u64::from_be_bytes(*b"rl-table");
-/// Of the page.
+/// Version of the page.
 const VERSION: u64 = 1;
 
-/// Where the page has what follows magic, version and length.
+/// A word of the page after magic, version and length.
 #[derive(Clone, Copy)]
 enum Word {
     Boot = 3,

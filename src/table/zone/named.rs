@@ -9,12 +9,12 @@ use super::counter_table::CounterTable;
 use super::layout::NamedWord;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// What a name is of.
+/// A kind of named words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// A store: its name, and where it is.
     Store,
-    /// Who listens to a store: its name, and where it is.
+    /// The listener of a store: its name and its address.
     Channel,
     /// A policy: its namespace, and its name.
     Policy,

@@ -15,8 +15,8 @@ pub(crate) struct NearCell {
     pub(crate) limit: AtomicU64,
 }
 
-/// Which counter: one more than the index of its slot, and the slot's generation, so that 0 is none; and
-/// whether it is due.
+/// The counter of a cell: the index of its slot plus one, so that 0 is none, and the slot's
+/// generation; and whether the counter is due.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NearWord(pub(crate) u64);
 
@@ -46,7 +46,7 @@ impl NearWord {
         Some((index, (self.0 >> 16) as u16))
     }
 
-    /// What tells its limit from that of the counter that had the cell before.
+    /// Returns the tag that tells the cell's limit from that of an earlier counter.
     pub(super) fn tag(self) -> u64 {
         (self.0 >> 32 ^ self.0 >> 16) & LimitWord::TAG
     }
@@ -77,7 +77,7 @@ impl LimitWord {
     }
 }
 
-/// What share of a limit a node may keep from the store for a while: `share*L/N` hits.
+/// The share of a limit that a node may keep from the store for a while: `share*L/N` hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EarlyShare(u32);
 
@@ -86,7 +86,7 @@ impl EarlyShare {
     pub const OFF: EarlyShare = EarlyShare(0);
     const BITS: u32 = 16;
 
-    /// So many thousandths of a percent, from 1 to 50,000.
+    /// Creates a share of so many thousandths of a percent, from 1 to 50,000.
     pub fn of_milli_percent(share: u32) -> EarlyShare {
         // Twice the share, as what remains is compared with twice what is unpushed.
         let doubled = (u64::from(share) << (Self::BITS + 1)) / 100_000;
@@ -100,8 +100,8 @@ impl EarlyShare {
         Hits::from_thousandths(doubled / 2)
     }
 
-    /// How many hits of a counter a node keeps from the store, by its limit and what remains of that: from so
-    /// many on, it is due. `None`: it is not known yet how many nodes there are.
+    /// Returns the hits of a counter that a node keeps from the store, by the limit and its rest:
+    /// with so many, the counter is due. `None`: the number of nodes is not known yet.
     pub(crate) fn kept(self, nodes: u32, limit: Hits, rest: Hits) -> Option<Hits> {
         // At most 2^47 and 2^16: saturated, it is more than any hits.
         let product = limit.thousandths().saturating_mul(self.0.into());

@@ -1,4 +1,4 @@
-//! Which node a zone is to stores.
+//! The node's identity for stores.
 
 use super::counter_table::CounterTable;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire};

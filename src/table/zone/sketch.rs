@@ -1,5 +1,6 @@
-//! Which keys were rejected most: a sketch of a bounded number of keys, by the Space-Saving algorithm
-//! (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005).
+//! A sketch of the keys that were rejected most, with a bounded number of entries, by the
+//! Space-Saving algorithm (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and
+//! Top-k Elements in Data Streams, 2005).
 //!
 //! A key that has an entry is counted there. One that has none takes the entry with the smallest count, and
 //! goes on from that count, which is noted as its error: so `count - error <= rejections <= count` for all that
@@ -33,10 +34,10 @@ pub(super) const MAX_ENTRIES: usize = 256;
 /// For how long a process that replaces an entry is thought to be at it.
 const LOCK_MILLIS: u64 = 100;
 
-/// How often an entry is looked for whose smallest count others change meanwhile.
+/// Number of attempts to take the entry with the smallest count while others change it.
 const ATTEMPTS: u32 = 4;
 
-/// What a sketch has beside its entries.
+/// The words of a sketch beside its entries.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct SketchHead {
@@ -44,15 +45,15 @@ pub(crate) struct SketchHead {
     pub(crate) owner: AtomicU64,
     /// A `LockWord`.
     lock: AtomicU64,
-    /// How many rejections were not counted. A `SketchCount`.
+    /// Number of rejections that were not counted. A `SketchCount`.
     missed: AtomicU64,
 }
 
-/// What an entry has beside its count and its hash.
+/// The words of an entry beside its count and its hash.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct SketchKey {
-    /// How much of the count may be other keys'. A `SketchCount`.
+    /// Part of the count that may be of other keys. A `SketchCount`.
     error: AtomicU64,
     name: [AtomicU64; SketchName::WORDS],
 }
@@ -64,7 +65,7 @@ pub(crate) struct Sketches<'m> {
     pub(crate) hashes: &'m [AtomicU64],
     pub(crate) counts: &'m [AtomicU64],
     pub(crate) keys: &'m [SketchKey],
-    /// Where a hash was found last.
+    /// Last known position of each hash.
     pub(crate) hints: &'m [AtomicU32],
 }
 
@@ -83,9 +84,9 @@ pub(crate) struct Sketch<'m> {
 pub struct RejectedKey {
     /// The name that it is counted under; of one that is longer than is kept, its digest.
     pub name: Vec<u8>,
-    /// How often it was rejected at most, but for what was missed.
+    /// Upper bound of the number of rejections, but for missed ones.
     pub count: u64,
-    /// How much of that may have been other keys.
+    /// Part of it that may be of other keys.
     pub error: u64,
 }
 
@@ -113,7 +114,7 @@ impl SketchCount {
         self.version() & 1 == 1
     }
 
-    /// How often it is halved by `minute`: not at all if the clock was set back.
+    /// Returns the number of halvings by `minute`: none if the clock was set back.
     fn halvings(self, minute: u16) -> u32 {
         let passed = minute.wrapping_sub(self.minute()).cast_signed();
         u32::try_from(passed).unwrap_or(0).min(63)
@@ -124,7 +125,7 @@ impl SketchCount {
         self.0 >> 24 >> self.halvings(minute)
     }
 
-    /// The same, rounded up.
+    /// Returns the halved count, rounded up.
     fn at_most(self, minute: u16) -> u64 {
         let rest = (1_u64 << self.halvings(minute)).wrapping_sub(1);
         (self.0 >> 24).saturating_add(rest) >> self.halvings(minute)

@@ -7,7 +7,7 @@
 
 use crate::policy::key::{digest_in, digest_of, name_of_digest};
 
-/// What an entry keeps of a name: the name itself, or its digest.
+/// A name in an entry: the name itself, or its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SketchName([u8; SketchName::LEN]);
 
@@ -16,7 +16,7 @@ impl SketchName {
     const LEN: usize = 8 * Self::WORDS;
     const DIGEST: u8 = u8::MAX;
 
-    /// That of a name that is counted under. A name that is a digest stays that.
+    /// Creates the entry's form of a name that is counted under. A name that is a digest stays one.
     pub(super) fn of(name: &[u8]) -> SketchName {
         let mut bytes = [0; Self::LEN];
         let digest;

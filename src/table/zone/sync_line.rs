@@ -22,7 +22,7 @@ pub(crate) struct SyncLine {
     duration: EventCounter,
     /// Milliseconds, signed.
     clock_offset: EventCounter,
-    /// How many cycles took so long: the last count is of those that took longer than all bounds.
+    /// Numbers of cycles by duration: the last count is of cycles beyond all bounds.
     durations: [EventCounter; SyncStats::BOUNDS.len() + 1],
     /// Milliseconds of all cycles.
     duration_sum: EventCounter,
@@ -30,7 +30,7 @@ pub(crate) struct SyncLine {
     holder: EventCounter,
     /// Connections to the store.
     connects: EventCounter,
-    /// How many exchanges with the store took so long, as of cycles.
+    /// Numbers of exchanges with the store by duration, as of cycles.
     exchanges: [EventCounter; SyncStats::EXCHANGE_BOUNDS.len() + 1],
     /// Microseconds of all exchanges.
     exchange_sum: EventCounter,

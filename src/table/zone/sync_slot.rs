@@ -12,25 +12,25 @@ use crate::table::words::meta::NamespaceIndex;
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct SyncSlot {
-    /// Whose sync it is: one more than the namespace's index and the shard; 0: the slot is free.
+    /// Owner of the words: the namespace's index plus one, and the shard; 0: the slot is free.
     pub(crate) owner: AtomicU64,
     /// A [`LeaseWord`]: which worker syncs now.
     pub(super) lease: AtomicU64,
-    /// What has to be done before all else, and which epochs were left.
+    /// Repair that is due, and epochs that were left.
     pub(crate) repair: AtomicU64,
     /// The store's epoch; 0: not known.
     pub(crate) epoch: AtomicU64,
-    /// How far the store's changes have been seen; a first word of 0: not at all.
+    /// Position up to which the store's changes were seen; a first word of 0: none were.
     pub(crate) position: [AtomicU64; 2],
     /// The number of the last batch that was acknowledged, and whether the next one is sealed.
     pub(crate) batch: AtomicU64,
-    /// Where the next batch is written down: see `buffers`.
+    /// Buffer of the next batch: see `buffers`.
     pub(crate) buffer: AtomicU64,
     /// [`Nonces`]: random bits of the last batch that was acknowledged, and of the next one.
     pub(crate) nonces: AtomicU64,
     /// Under which identity batches are sent, and until when the store knows that at least.
     pub(crate) standing: AtomicU64,
-    /// When the last sync that ended well began; 0: none did in this configuration.
+    /// Start of the last sync that ended well; 0: none did in this configuration.
     pub(crate) synced: AtomicU64,
     /// A [`ModeWord`]: what is fetched; or where the store decides, and nothing is, what it has charged ahead.
     pub(crate) mode: AtomicU64,
@@ -96,8 +96,8 @@ pub(crate) const FETCH_ANEW: u64 = 4;
 /// With [`SEND_ANEW`]: the store has lost what it had charged ahead, as it is in another epoch.
 pub(crate) const VOID_RESERVES: u64 = 8;
 
-/// What a sync has to remember in one mode or the other: a hash of the window sizes that are fetched, with the highest
-/// bit, where others' counts are fetched; [`Grants`] as a word, where the node only pushes.
+/// A sync's memory that depends on its mode. Where others' counts are fetched: a hash of the window
+/// sizes that are fetched, with the highest bit. Where the node only pushes: [`Grants`] as a word.
 #[derive(Clone, Copy)]
 pub(crate) struct ModeWord(pub(crate) u64);
 
@@ -278,7 +278,7 @@ impl Standing {
         UnixMillis(u64::from(self.0 as u32).saturating_mul(1000))
     }
 
-    /// Of the first batch, what was before does not matter.
+    /// Notes the life of the identity. With the first batch, the former one does not matter.
     pub(crate) fn known(self, is_first: bool, UnixMillis(until): UnixMillis) -> Standing {
         let until = u32::try_from(until / 1000).unwrap_or(u32::MAX);
         let before = if is_first { 0 } else { self.0 as u32 };

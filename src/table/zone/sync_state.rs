@@ -34,12 +34,13 @@ impl<'m> SyncState<'m> {
         self.entry.sync_generation.load(Acquire) != self.sync_generation
     }
 
-    /// How many records the batch has that is sealed, and may be on its way; 0: there is none.
+    /// Returns the number of records of the sealed batch, which may be on its way; 0: there is
+    /// none.
     pub fn sealed_records(&self) -> usize {
         BatchWord(self.slot.batch.load(Acquire)).count()
     }
 
-    /// What the store has charged ahead, as far as is known.
+    /// Returns the state of charges that the store made ahead.
     pub fn grants(&self) -> Grants {
         ModeWord(self.slot.mode.load(Acquire)).grants()
     }
@@ -70,7 +71,7 @@ impl<'m> SyncState<'m> {
         self.line.count(cycle);
     }
 
-    /// What came of all cycles so far, by whichever worker.
+    /// Returns the results of all cycles so far, of all workers.
     pub fn stats(&self) -> SyncStats {
         self.line.stats()
     }
@@ -84,7 +85,7 @@ impl<'m> SyncState<'m> {
         let _ = self.entry.nodes.fetch_update(Relaxed, Relaxed, noted);
     }
 
-    /// How many nodes live, as far as is known: this one at least.
+    /// Returns the number of living nodes, as far as known: this one at least.
     pub fn nodes(&self) -> u64 {
         let nodes = self.entry.nodes.load(Relaxed) as u32;
         u64::from(nodes).max(1)
@@ -95,8 +96,8 @@ impl<'m> SyncState<'m> {
         self.slot.synced.load(Relaxed) != 0
     }
 
-    /// How many milliseconds ago, at `now`, the last sync of this node that ended well began; `None`: none
-    /// did in this configuration.
+    /// Returns the milliseconds from the start of this node's last sync that ended well to `now`;
+    /// `None`: none did in this configuration.
     pub fn since_sync(&self, now: MonotonicMillis) -> Option<u64> {
         match self.slot.synced.load(Relaxed) {
             0 => None,

@@ -1,4 +1,4 @@
-//! What borrows a table, kept in one value with the table's memory.
+//! A value that borrows a table, together with the table's memory.
 
 use core::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ pub trait InTable {
     /// It, for the time `'m`.
     type Of<'m>: 'm;
 
-    /// The same, as if the table was borrowed for less: an implementation returns `of`, which shows the
-    /// compiler that this is true.
+    /// Shortens the time for which the table is borrowed: an implementation returns `of`, which
+    /// shows the compiler that this is valid.
     fn shorten<'a, 'm: 'a>(of: &'a Self::Of<'m>) -> &'a Self::Of<'a>;
 }
 
@@ -24,7 +24,7 @@ pub struct WithTable<F: InTable> {
 }
 
 impl<F: InTable> WithTable<F> {
-    /// What `make` makes of the table.
+    /// Calls `make` with the table, and keeps the result.
     ///
     /// # Errors
     ///
