@@ -13,7 +13,7 @@ pub struct StoreBlock<R> {
     strategy: Option<StoreKind>,
     common: CommonDirectives,
     own: OwnDirectives,
-    /// Which directives were given that not all kinds have.
+    /// Directives that were given and that not all kinds have.
     given: Vec<&'static str>,
     /// Whether the last directive was a password.
     after_password: bool,

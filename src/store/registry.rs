@@ -18,8 +18,8 @@ use super::settings::kind::{KindDirectives as _, KindOptions, Registered};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::options::{Directive, OptionError, Syntax};
 
-/// How many bytes of stack a thread has that talks to stores. A build without optimizations needs more than
-/// the 2 MiB that are usual: connecting to Cassandra nests deep. What is not used takes no memory.
+/// Bytes of stack of a thread that talks to stores. A build without optimizations needs more than
+/// the 2 MiB that are usual: connecting to Cassandra nests deep. Unused stack takes no memory.
 pub(crate) const THREAD_STACK: usize = 8 << 20;
 
 /// The names of kinds, as a message offers them: `redis or postgres`.
@@ -109,7 +109,7 @@ macro_rules! kinds {
                 Ok(())
             }
 
-            /// What becomes of those of the kind that was chosen.
+            /// Completes the directives of the chosen kind.
             pub(super) fn finish(
                 self,
                 common: &CommonDirectives,
@@ -183,7 +183,7 @@ const OPTIONAL: [(&str, &[&str]); 5] = [
     ("etcd", &[]),
 ];
 
-/// Those of them that this build does not have.
+/// Returns the kinds that this build does not have, with their directives.
 pub(super) fn lacking() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
     let is_here = |name: &str| StoreKind::ALL.iter().any(|kind| kind.name() == name);
     OPTIONAL.into_iter().filter(move |(name, _)| !is_here(name))
@@ -192,15 +192,15 @@ pub(super) fn lacking() -> impl Iterator<Item = (&'static str, &'static [&'stati
 /// A datastore of whatever kind, as a `ratelimit_store` block describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// What every kind has.
+    /// Options that every kind has.
     pub common: StoreOptions,
-    /// What only this kind has.
+    /// Options of this kind alone.
     pub own: OwnOptions,
 }
 
 /// Code that is the same for every kind of datastore, and runs with the type of one.
 pub trait StoreVisitor {
-    /// What comes of it.
+    /// Result of the visit.
     type Output;
 
     /// Runs it. Each call of `connect` makes a datastore's client of its own, which connects when it
@@ -209,7 +209,7 @@ pub trait StoreVisitor {
 }
 
 impl StoreSettings {
-    /// What kind of datastore it is.
+    /// Returns the kind of datastore.
     pub fn kind(&self) -> StoreKind {
         self.own.kind()
     }
@@ -219,12 +219,13 @@ impl StoreSettings {
         self.own.of_kind().shards()
     }
 
-    /// How many servers are tried at most before there is a connection.
+    /// Returns the greatest number of servers that are tried before there is a connection.
     pub fn attempts(&self) -> usize {
         self.own.of_kind().attempts(self.common.servers.len())
     }
 
-    /// How long a worker that syncs with the store and says nothing is thought to be alive.
+    /// Returns the time after which a worker that syncs with the store, and is silent, counts as
+    /// dead.
     pub fn lease_lifetime(&self) -> Duration {
         let StoreOptions { connect_timeout, timeout, .. } = &self.common;
         let attempts = u32::try_from(self.attempts()).unwrap_or(u32::MAX);
@@ -234,7 +235,7 @@ impl StoreSettings {
 }
 
 impl OwnOptions {
-    /// Where servers listen unless they say otherwise.
+    /// Returns the default port of the servers.
     pub(super) fn usual_port(&self) -> u16 {
         self.of_kind().usual_port()
     }

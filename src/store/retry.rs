@@ -1,4 +1,4 @@
-//! How soon a store that failed is tried again.
+//! Pauses between attempts with a store that failed.
 
 use core::time::Duration;
 
@@ -25,12 +25,12 @@ pub fn pause(shortest: u64, times: u32, random: u64) -> Duration {
 #[derive(Debug, Default)]
 pub struct Retries {
     failures: u32,
-    /// When the store came back last.
+    /// Time at which the store last came back.
     back_at: Option<Duration>,
 }
 
 impl Retries {
-    /// How long a store has to serve until its failures are forgotten.
+    /// Time for which a store has to serve until its failures are forgotten.
     const STEADY: Duration = Duration::from_secs(10);
 
     /// Notes that the store has failed at `now`, after it served.

@@ -17,10 +17,10 @@ use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::{BatchId, Count, Diff, Epoch, MAX_TOTAL, NodeId};
 
-/// As many rows as are written, or keys as are read, with one statement.
+/// Greatest number of rows that one statement writes, or of keys that it reads.
 const MOST: usize = 250;
 
-/// Who counts: a node, during an occupancy.
+/// Returns the name of a writer: a node, during an occupancy.
 fn writer(node: NodeId, occupancy: u64) -> [u8; 24] {
     let mut writer = [0; 24];
     if let Some((of_node, of_occupancy)) = writer.split_first_chunk_mut() {
@@ -30,9 +30,10 @@ fn writer(node: NodeId, occupancy: u64) -> [u8; 24] {
     writer
 }
 
-/// When a batch set what it counted in a window, so that of two rows the one of the later batch stays,
-/// whatever any clock says: microseconds since the window began, one for each batch. Rows that expire at about
-/// the same time are of about the same time, by which Cassandra lays them together.
+/// Returns the timestamp of a batch's row in a window, in microseconds since the window began, one
+/// for each batch. Of two rows, the one of the later batch stays, whatever any clock says. Rows
+/// that expire at about the same time have similar timestamps, by which Cassandra lays them
+/// together.
 fn moment(partition: Partition, batch: BatchId) -> i64 {
     let Partition { size, window, .. } = partition;
     let began = size.millis().saturating_mul(window).saturating_mul(1000);
@@ -45,7 +46,7 @@ pub(super) struct RowToSet<'a> {
     pub(super) key: &'a [u8],
     pub(super) size: WindowSize,
     pub(super) window: u64,
-    /// Which of the writer's rows of the counter.
+    /// Occupancy of the writer's row of the counter.
     pub(super) occupancy: u64,
     pub(super) thousandths: i64,
     pub(super) expires_in: Duration,
@@ -210,7 +211,7 @@ pub(super) fn seconds(life: Duration) -> i32 {
     i32::try_from(whole).unwrap_or(MOST).clamp(1, MOST)
 }
 
-/// What a sum tells, of as many bytes as it takes, in two's complement.
+/// Converts a CQL varint (big-endian two's complement of any length) to thousandths, saturating.
 fn thousandths(sum: &CqlVarintBorrowed<'_>) -> i64 {
     let bytes = sum.as_signed_bytes_be_slice();
     let sign = match bytes.first() {

@@ -38,7 +38,8 @@ use crate::store::decide::stored::StoredCount;
 /// For how many seconds others are told of a charger: longer than of what it changed.
 const CHARGER_LIFE: i32 = 7200;
 
-/// What all have counted in the present window of each place, and in the one before, in thousandths.
+/// The sums of all writers in the present window of each place, and in the one before, in
+/// thousandths.
 type Totals = Vec<[i64; 2]>;
 
 /// A place that is charged.
@@ -46,7 +47,7 @@ struct Charged {
     /// The index of the place.
     place: usize,
     partition: Partition,
-    /// What its charger had counted before, in thousandths, and with what would be admitted.
+    /// Count of its charger before, in thousandths, and with the hits that would be admitted.
     counts: [i64; 2],
 }
 
@@ -268,7 +269,7 @@ async fn clock(connected: &Connected) -> Result<UnixMillis, CqlFault> {
     now.map(UnixMillis).ok_or(CqlFault::Misunderstood("no clock"))
 }
 
-/// What all have counted in the windows of a moment.
+/// Reads the counts of all writers in the windows of a moment.
 async fn read_counts(
     connected: &Connected,
     asked: &AskedPlaces<'_>,
@@ -356,7 +357,7 @@ async fn note(connected: &Connected, writers: &Writers<'_>) -> Result<(), CqlFau
     try_join_all(noted).await.map(drop)
 }
 
-/// What all have counted now of what is charged, each with its index.
+/// Reads the counts of all writers again for the charged places, each with its index.
 async fn read_again(
     connected: &Connected,
     asked: &AskedPlaces<'_>,

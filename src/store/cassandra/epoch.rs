@@ -25,7 +25,9 @@ pub(super) async fn present(
     Ok(epoch.map(|epoch| (Epoch(epoch), UnixMillis(now))))
 }
 
-/// As [`Strategy::open_epoch`](crate::store::contract::strategy::Strategy::open_epoch): of those who propose one at the same time, one wins.
+/// Opens an epoch, as
+/// [`Strategy::open_epoch`](crate::store::contract::strategy::Strategy::open_epoch): of several
+/// proposals at the same time, one wins.
 pub(super) async fn open(
     connected: &Connected,
     shard: &Shard,

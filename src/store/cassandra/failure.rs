@@ -1,4 +1,4 @@
-//! What the errors of the driver, and those that nodes answer, mean.
+//! Meanings of the errors of the driver, and of those that nodes answer.
 
 use scylla::errors::{
     ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, ExecutionError,
@@ -10,7 +10,7 @@ use crate::store::contract::error::{Failure, Refusal};
 use crate::store::contract::failure::chain;
 use crate::store::contract::options::{Credentials, Secret};
 
-/// Why an exchange ended without its answer.
+/// The reason why an exchange ended without its answer.
 #[derive(Debug)]
 pub(super) enum CqlFault {
     Error(Box<ExecutionError>),
@@ -27,7 +27,7 @@ impl CqlFault {
         CqlFault::AfterPush(Box::new(self))
     }
 
-    /// What it means. What nodes say is kept, but for a user's name or a password.
+    /// Returns the failure. It has the words of nodes, but for a user's name or a password.
     pub(super) fn failure(&self, credentials: &Credentials) -> Failure {
         match self {
             CqlFault::Error(error) => of_execution(error, credentials),
@@ -75,7 +75,7 @@ pub(super) fn is_unknown(error: &PrepareError) -> bool {
     )
 }
 
-/// What an error of an exchange means.
+/// Returns the failure of an exchange that ended with this error.
 pub(super) fn of_execution(error: &ExecutionError, credentials: &Credentials) -> Failure {
     match error {
         ExecutionError::LastAttemptError(attempt) => of_attempt(attempt, credentials),
@@ -96,7 +96,7 @@ fn of_prepare(error: &PrepareError, credentials: &Credentials) -> Failure {
     }
 }
 
-/// Why there is no session.
+/// Returns the reason why there is no session.
 pub(super) fn of_session(error: &NewSessionError, credentials: &Credentials) -> Failure {
     match error {
         NewSessionError::MetadataError(MetadataError::ConnectionPoolError(error)) => {
@@ -142,7 +142,7 @@ fn of_attempt(error: &RequestAttemptError, credentials: &Credentials) -> Failure
     }
 }
 
-/// What a node says.
+/// Returns the failure of a node's error.
 fn of_answer(error: &DbError, words: &str, credentials: &Credentials) -> Failure {
     let said = said(error, words, credentials);
     match error {

@@ -1,4 +1,5 @@
-//! What a batch changed, as other nodes are told of it: which counters, and nothing of their counts.
+//! The log of changes for other nodes: the names of the counters of each batch, without their
+//! counts.
 
 use std::collections::BTreeMap;
 

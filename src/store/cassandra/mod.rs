@@ -43,11 +43,11 @@ use charges::charger::Chargers;
 pub struct Cassandra {
     link: RingLink,
     recent: Recent,
-    /// What it charged by its decisions.
+    /// Charges of its decisions.
     charged: Chargers,
-    /// What it refused by them.
+    /// Refusals of its decisions.
     full: FullCounters,
-    /// How many nodes live.
+    /// Number of living nodes.
     nodes: Option<u64>,
 }
 

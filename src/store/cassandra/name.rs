@@ -1,4 +1,4 @@
-//! Where a counter is in the table: its partition, and its name there.
+//! The place of a counter in the table: its partition, and its name there.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ pub(super) struct Partition {
     pub(super) size: WindowSize,
     /// The number of the window.
     pub(super) window: u64,
-    /// Which part of the keys.
+    /// Part of the keys.
     pub(super) part: u16,
 }
 
@@ -27,20 +27,20 @@ impl Partition {
         Partition { size, window, part: Shard::number_of(key, Self::PARTS) }
     }
 
-    /// Those of a window, of this size and number.
+    /// Returns all partitions of a window of this size and number.
     pub(super) fn all_of(
         (size, window): (WindowSize, u64),
     ) -> impl Iterator<Item = Partition> + Clone {
         (0..Self::PARTS).map(move |part| Partition { size, window, part })
     }
 
-    /// When its window ends.
+    /// Returns the end of its window.
     pub(super) fn end(self) -> UnixMillis {
         let next = self.window.saturating_add(1);
         UnixMillis(self.size.millis().saturating_mul(next))
     }
 
-    /// What a statement takes: the size, the number and the part.
+    /// Returns the values for a statement: the size, the number and the part.
     pub(super) fn values(self) -> (i64, i64, i32) {
         let Partition { size, window, part } = self;
         (size.millis().cast_signed(), window.cast_signed(), i32::from(part))
@@ -55,7 +55,7 @@ impl Partition {
 pub(super) struct Name<'a> {
     /// The key, or its beginning and its SHA-256, which makes it longer than keys that need none.
     pub(super) name: Cow<'a, [u8]>,
-    /// What follows the beginning.
+    /// Rest after the beginning.
     pub(super) rest: Option<&'a [u8]>,
 }
 

@@ -6,7 +6,7 @@ use crate::policy::options::{Directive, OptionError, Syntax, text};
 use crate::store::settings::common::CommonDirectives;
 use crate::store::settings::kind::{KindDirectives, KindOptions};
 
-/// What only Cassandra has.
+/// Options of Cassandra alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CassandraOptions {
     /// The keyspace: `[A-Za-z_][A-Za-z0-9_]{0,47}`, whose upper case letters are kept.
@@ -15,13 +15,13 @@ pub struct CassandraOptions {
     pub table: Box<str>,
     /// The datacenter whose nodes are asked; `None`: that of the server that was connected to.
     pub datacenter: Option<Box<str>>,
-    /// How many replicas have to answer.
+    /// Number of replicas that have to answer.
     pub consistency: ConsistencyLevel,
-    /// How many replicas there are, where the keyspace is created.
+    /// Number of replicas in a keyspace that the node creates.
     pub replication: Replication,
 }
 
-/// How many replicas have to answer: always so many that whoever reads finds what was written.
+/// The number of replicas that have to answer: with each level, a reader finds the written rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsistencyLevel {
     /// Most of those in the datacenter.
@@ -32,12 +32,13 @@ pub enum ConsistencyLevel {
     All,
 }
 
-/// How many replicas a row has.
+/// The number of replicas of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replication {
-    /// So many, wherever.
+    /// So many replicas on any nodes.
     Simple(u8),
-    /// So many in each of these datacenters, at least one; names match `[A-Za-z0-9_.-]{1,64}`.
+    /// So many replicas in each of these datacenters, at least one; names match
+    /// `[A-Za-z0-9_.-]{1,64}`.
     ByDatacenter(Vec<(Box<str>, u8)>),
 }
 
@@ -47,7 +48,7 @@ impl KindOptions for CassandraOptions {
     }
 }
 
-/// What was said so far.
+/// The directives so far.
 #[derive(Debug, Default)]
 pub struct CassandraDirectives {
     /// Postgres has one too, of other names.
@@ -150,7 +151,7 @@ impl ConsistencyLevel {
     }
 }
 
-/// As the statement has it that creates a keyspace.
+/// Writes the replication as the statement has it that creates a keyspace.
 impl fmt::Display for Replication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -168,7 +169,7 @@ impl fmt::Display for Replication {
     }
 }
 
-/// What is one, the kind that is chosen says.
+/// Syntax of any table's name. The chosen kind checks more.
 const ANY_TABLE: Syntax<Box<str>> =
     Syntax { expected: TABLE.expected, is_secret: false, read: text };
 

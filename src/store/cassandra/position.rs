@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::share::ReadShare;
 use crate::store::contract::strategy::{BatchId, Epoch, NodeId, Position};
 
-/// How far the batches of a node were seen, or pushed.
+/// A position in the batches of a node that were seen, or pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) node: NodeId,
@@ -21,11 +21,11 @@ pub(crate) struct Progress {
     pub(crate) last: BatchId,
 }
 
-/// How far the batches of all nodes were seen, in the order of the nodes.
+/// The positions in the batches of all nodes, in the order of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Vector(Vec<Progress>);
 
-/// How many bytes the progress of a node takes.
+/// Bytes of a node's position.
 const BYTES: usize = 32;
 
 impl Vector {
@@ -45,7 +45,7 @@ impl Vector {
         self.0.iter()
     }
 
-    /// As it is kept, in an epoch.
+    /// Encodes the positions in an epoch.
     pub(crate) fn to_bytes(&self, epoch: Epoch) -> Vec<u8> {
         let mut bytes = epoch.0.get().to_be_bytes().to_vec();
         for Progress { node, first, last } in &self.0 {
@@ -56,7 +56,7 @@ impl Vector {
         bytes
     }
 
-    /// What [`Vector::to_bytes`] made; `None` if it is of another epoch.
+    /// Decodes bytes of [`Vector::to_bytes`]; `None` if they are of another epoch.
     pub(crate) fn from_bytes(bytes: &[u8], epoch: Epoch) -> Option<Vector> {
         let (of, nodes) = bytes.split_first_chunk()?;
         let (nodes, []) = nodes.as_chunks::<BYTES>() else {
@@ -100,7 +100,7 @@ pub(super) fn is_charger_of(id: NodeId, node: NodeId) -> bool {
     of == high
 }
 
-/// What [`node_bytes`] made.
+/// Decodes bytes of [`node_bytes`].
 pub(super) fn node_of(bytes: &[u8; 16]) -> NodeId {
     let (words, _) = bytes.as_chunks();
     let mut words = words.iter().copied();
@@ -108,16 +108,16 @@ pub(super) fn node_of(bytes: &[u8; 16]) -> NodeId {
     NodeId([word(), word()])
 }
 
-/// What was told last.
+/// The state of the last answers.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     /// The positions that were given, so that they need not be read again.
     positions: VecDeque<(Epoch, Position, Arc<Vector>)>,
-    /// How many counters a batch of others has; 0: that is not known.
+    /// Number of counters in a batch of others; 0: not known.
     pub(super) batch_size: usize,
-    /// How often news were told.
+    /// Number of times that news were told.
     turn: usize,
-    /// How much of the news is read at once.
+    /// Share of the news that is read at once.
     pub(super) share: ReadShare,
 }
 

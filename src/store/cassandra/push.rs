@@ -29,23 +29,23 @@ use crate::store::contract::strategy::{
     Batch, BatchId, Changes, Count, Epoch, LONGEST_LIFE, NODE_LIFE, NodeId, Position, Pushed, Shard,
 };
 
-/// How many numbers of a node's batches are in one partition.
+/// Number of a node's batches in one partition.
 const PART: u64 = 256;
 /// The most batches that are read at once.
 const MOST_BATCHES: usize = 64;
 
-/// What is known of a node.
+/// A row of a node.
 struct NodeRow {
     progress: Progress,
-    /// When its chain began: microseconds of the store's clock.
+    /// Start of its chain: microseconds of the store's clock.
     began: i64,
     /// For how long from now it is known.
     expires_in: i32,
 }
 
-/// What is known of the nodes of a shard.
+/// The known nodes of a shard.
 struct KnownNodes {
-    /// How far each is that pushed.
+    /// Position of each node that pushed.
     rows: Vec<NodeRow>,
     /// Until when each lives that said so, in Unix milliseconds.
     lives: Vec<(NodeId, i64)>,
@@ -83,7 +83,8 @@ impl KnownNodes {
         Ok(nodes)
     }
 
-    /// How many others than this one live. One that is said to live for longer than any says of itself does not.
+    /// Returns the number of living nodes beside this one. A life that is longer than any node
+    /// claims is not believed.
     fn living_beside(&self, node: NodeId, now: UnixMillis) -> u64 {
         let longest = u64::try_from(LONGEST_LIFE.as_millis()).unwrap_or(u64::MAX);
         let latest = now.0.saturating_add(longest);
@@ -96,7 +97,7 @@ impl KnownNodes {
     }
 }
 
-/// What a position says, if it is known.
+/// Returns the vector of a position, if it is known.
 async fn seen(
     connected: &Connected,
     epoch: Epoch,
@@ -363,37 +364,38 @@ fn part_of(number: u64) -> i64 {
     number.checked_div(PART).unwrap_or_default().cast_signed()
 }
 
-/// What others changed since a position.
+/// The changes of others since a position.
 struct News {
-    /// How far each of them was seen, and the batches after that.
+    /// Position of each node that was seen, and the batches after it.
     nodes: Vec<NodeNews>,
 }
 
 struct NodeNews {
-    /// As it was seen; `None`: nothing of it.
+    /// Last seen position; `None`: none.
     seen: Option<Progress>,
     present: Progress,
     /// The next batches, without gaps: all of `present`, or some.
     batches: Vec<(BatchId, Vec<Vec<u8>>)>,
 }
 
-/// As much of the news as is told at once.
+/// The part of the news that is told at once.
 struct Told<'a> {
     changed: BTreeSet<Changed<'a>>,
-    /// How many batches these are of.
+    /// Number of batches in this part.
     batches: usize,
     progress: Vec<Progress>,
     has_more: bool,
 }
 
 impl Told<'_> {
-    /// How many counters a batch of these has; `None` if there are none.
+    /// Returns the number of counters in a batch of these; `None` if there are none.
     fn batch_size(&self) -> Option<usize> {
         self.changed.len().checked_div(self.batches)
     }
 }
 
-/// How many batches are read at once, to tell about so many counters: what is read and not told is read again.
+/// Returns the number of batches that are read at once to tell about so many counters. A batch that
+/// is read and not told is read again.
 fn batches_at_once(limit: usize, batch_size: usize) -> usize {
     let batches = limit.checked_div(batch_size).unwrap_or(MOST_BATCHES);
     batches.clamp(1, MOST_BATCHES)
@@ -437,7 +439,8 @@ impl News {
         Ok(are_whole.iter().all(|is_whole| *is_whole).then_some(News { nodes }))
     }
 
-    /// As much as has up to `limit` counters, or the first batch; `None` if it makes no sense.
+    /// Returns the part with up to `limit` counters, or the first batch; `None` if the news make no
+    /// sense.
     fn part(&self, limit: usize) -> Option<Told<'_>> {
         let mut part =
             Told { changed: BTreeSet::new(), batches: 0, progress: Vec::new(), has_more: false };

@@ -12,10 +12,10 @@ use super::options::CassandraOptions;
 use crate::store::contract::error::Failure;
 use crate::store::contract::options::Credentials;
 
-/// What creates the tables; docs/cassandra.md has the same.
+/// Statements that create the tables; docs/cassandra.md has them, too.
 pub(super) const SCHEMA: &str = include_str!("schema.cql");
 
-/// How long it may take to create what is missing.
+/// Longest time for creating missing tables.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The tables, each with what stands for it in statements, and with its columns in the order of their

@@ -1,9 +1,9 @@
-//! How much of what others changed is read with one exchange: less after one that took too long.
+//! The share of others' changes that one exchange reads: less after an exchange that took too long.
 
 /// A share of what is usually read.
 #[derive(Debug, Default)]
 pub(super) struct ReadShare {
-    /// How often it was halved.
+    /// Number of halvings.
     halvings: u32,
     /// Whether something is being read; if the exchange has ended, it took too long.
     is_reading: bool,

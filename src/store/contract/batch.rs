@@ -1,4 +1,4 @@
-//! What a node pushes, and by what names a store knows it.
+//! Batches of a node, and their names in a store.
 
 use core::fmt;
 use core::hash::BuildHasher as _;
@@ -33,7 +33,7 @@ impl fmt::Display for NodeId {
 pub struct Epoch(pub NonZeroU64);
 
 impl Epoch {
-    /// One that no other node proposes. Asks the system for random numbers only once.
+    /// Proposes an epoch that no other node proposes. Asks the system for random numbers only once.
     pub fn proposed() -> Epoch {
         let number = RandomState::new().hash_one(());
         Epoch(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
@@ -47,7 +47,7 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// Which of a node's batches in an epoch: its number, from 1, and random bits. A later one is greater.
+/// The number of a node's batch in an epoch, from 1, with random bits. A later one is greater.
 ///
 /// The random bits tell two nodes apart that are one to the store, such as a machine and its clone,
 /// whose memories are alike: neither takes the other's batch for its own.
@@ -55,7 +55,7 @@ impl fmt::Display for Epoch {
 pub struct BatchId(pub u64);
 
 impl BatchId {
-    /// What comes before a node's first batch.
+    /// The number before a node's first batch.
     pub const NONE: BatchId = BatchId(0);
     const NONCE_BITS: u32 = 24;
 
@@ -68,7 +68,7 @@ impl BatchId {
         }
     }
 
-    /// How many batches there were up to this one.
+    /// Returns the number of batches up to this one.
     pub fn number(self) -> u64 {
         self.0 >> Self::NONCE_BITS
     }
@@ -100,15 +100,15 @@ impl Position {
     }
 }
 
-/// Which stay of a counter in a node's table: a counter that was evicted and comes back begins at zero,
-/// with another occupancy.
+/// The stay of a counter in a node's table: a counter that was evicted and comes back begins at
+/// zero, with another occupancy.
 ///
 /// It is made of the counter's slot and 16 bits of that slot's generation: as good as unique among
 /// the stays of one counter that matter at the same time. A store may use 0 for what it counts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Occupancy(pub NonZeroU64);
 
-/// What a node counted since it last pushed.
+/// A node's hits since its last push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diff {
     /// The key: 1 to 65535 bytes, any.
@@ -117,18 +117,18 @@ pub struct Diff {
     pub size: WindowSize,
     /// The number of the window: Unix time divided by the size.
     pub window: u64,
-    /// What is to be added to the total; may be negative.
+    /// Number to be added to the total; may be negative.
     pub diff: Hits,
     /// All that the node counted in the window during this occupancy, this diff included.
     pub local: Hits,
-    /// Which occupancy that is.
+    /// Occupancy of the counter.
     pub occupancy: Occupancy,
-    /// How long from now the window matters: to its start + 2 sizes, and [`CLOCK_MARGIN`]. The store
-    /// keeps its counts for at least as long.
+    /// Time from now until the window loses its meaning: its start + 2 sizes, and [`CLOCK_MARGIN`].
+    /// The store keeps its counts for at least as long.
     pub expires_in: Duration,
 }
 
-/// What a node pushes, or asks, at once.
+/// A push or a question of a node.
 ///
 /// A sensible batch has at most [`Batch::MAX_DIFFS`] diffs and [`Batch::MAX_KEY_BYTES`] bytes of
 /// keys. A larger one is taken too, but holds the store's server for longer.
@@ -150,8 +150,9 @@ pub struct Batch {
     /// The diffs. A counter may occur several times, each time with another occupancy; the order does
     /// not matter.
     pub diffs: Vec<Diff>,
-    /// What the store has charged ahead for the node, whose requests it decides: diffs below zero give that back, as far
-    /// as the store still has it, and take no total below zero. `None`: each diff is added as it is.
+    /// State of the charges that the store made ahead for the node, if the store decides about its
+    /// requests: diffs below zero give them back, as far as the store still has them, and take no
+    /// total below zero. `None`: each diff is added as it is.
     pub grants: Option<Grants>,
     /// Whether nodes that listen are to be told of it, with its totals: for a batch that cannot wait for
     /// their next exchange. Nothing but a store with a [`channel`](super::strategy::Strategy::channel)
@@ -160,13 +161,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// As many diffs as a store applies in a few milliseconds.
+    /// Greatest number of diffs in a batch: a store applies them in a few milliseconds.
     pub const MAX_DIFFS: usize = 500;
-    /// As many bytes of keys as go with them. A batch of one diff may have a longer key.
+    /// Greatest number of bytes of keys in a batch. A batch of one diff may have a longer key.
     pub const MAX_KEY_BYTES: usize = 32 * 1024;
 
-    /// How many counters may be read after these at once, if keys are about as long: as many as hold
-    /// a server no longer than a batch does. `None` if there are none to tell by.
+    /// Returns the number of counters of the next page, for keys of about this length: it holds a
+    /// server no longer than a batch does. `None` if the page is empty.
     pub fn page_after(page: &[Count]) -> Option<usize> {
         let bytes: usize = page.iter().map(|count| count.key.len()).sum();
         let length = bytes.checked_div(page.len())?;
@@ -195,7 +196,7 @@ pub struct Count {
     pub size: WindowSize,
     /// The number of the window.
     pub window: u64,
-    /// What all nodes together have pushed.
+    /// Sum of the pushes of all nodes.
     pub total: Hits,
 }
 

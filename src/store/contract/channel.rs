@@ -1,4 +1,4 @@
-//! What a node hears of the pushes of others as they happen, before it asks: in what terms.
+//! Pushes of other nodes as they happen: the terms in which a channel tells them.
 //!
 //! It carries no counts that matter: what was missed, or came twice, is put right by the node's next
 //! exchange, whose answer is the truth. So a datastore may forget it at any time.
@@ -26,9 +26,9 @@ pub struct PushNews {
     pub shard: Shard,
     /// The epoch that it was in.
     pub epoch: Epoch,
-    /// Which node pushed: it may be the one that listens. Of several batches, none.
+    /// Node that pushed, which may be the listening one. Several batches have none.
     pub node: NodeId,
-    /// Where the changes of the shard were with the batch.
+    /// Position of the shard's changes with the batch.
     pub position: Position,
     /// The counters of the batch, with their totals as of that position.
     pub counts: Vec<Count>,

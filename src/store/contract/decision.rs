@@ -14,7 +14,7 @@ use crate::policy::hits::Hits;
 use crate::policy::reserve::Witness;
 use crate::policy::window::{UnixMillis, WindowSize};
 
-/// As many as there are, which mostly is one: that needs no memory of its own.
+/// A list of mostly one element, which needs no memory of its own.
 pub type Few<T> = SmallVec<[T; 1]>;
 
 /// The bytes of a key; most need no memory of their own.
@@ -26,7 +26,7 @@ pub struct Question {
     /// Whether it is charged although a limit refuses it; otherwise, it is charged to all counters or
     /// to none.
     pub counts_rejected: bool,
-    /// What is counted, each counter once.
+    /// Counters of the question, each once.
     pub counters: Few<AskedCounter>,
     /// The limits, all of which must admit it. There may be none: then it is charged.
     pub limits: Few<AskedLimit>,
@@ -47,9 +47,9 @@ impl Question {
         self.counters.len() <= Batch::MAX_DIFFS && self.limits.len() / 2 <= Batch::MAX_DIFFS
     }
 
-    /// How many of `questions`, from the first on, are sensibly asked at once, so that a store takes a
-    /// few milliseconds for them: bounded like a [`Batch`] by the counters and the bytes of their keys, a log
-    /// being as much as a few counters. At least one, if there are any.
+    /// Returns how many of `questions`, from the first on, may be asked at once so that a store
+    /// takes a few milliseconds: bounded like a [`Batch`] by the counters and the bytes of their
+    /// keys, a log being as much as a few counters. At least one, if there are any.
     pub fn at_once(questions: &[Question]) -> usize {
         let (mut counters, mut bytes) = (0_usize, 0_usize);
         let fit = questions.iter().take_while(|question| {
@@ -63,15 +63,15 @@ impl Question {
         fit.max(1).min(questions.len())
     }
 
-    /// How full rejected hits make a bucket, which is the counter with this index: as its first limit says. `None`:
-    /// they do not count, or it has no limit.
+    /// Returns the level to which rejected hits fill the bucket with this index, by its first
+    /// limit. `None`: rejected hits do not count, or the counter has no limit.
     pub fn filled_to(&self, counter: usize) -> Option<Hits> {
         let mut limits = self.limits.iter().filter(|_| self.counts_rejected);
         let first = limits.find(|limit| limit.counter == counter);
         first.map(|limit| limit.hits)
     }
 
-    /// What gives back what this charges.
+    /// Returns the question that gives back the charges of this one.
     pub fn refund(&self) -> Question {
         let counters = self.counters.iter();
         let counters = counters.map(|counter| AskedCounter {
@@ -132,11 +132,11 @@ impl Question {
 /// A counter, and what it is charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedCounter {
-    /// Where it is.
+    /// Shard of the counter.
     pub shard: Shard,
     /// The key: 1 to 65535 bytes, any.
     pub key: KeyBytes,
-    /// What is kept of the key; of a bucket, with the rate at which it leaks.
+    /// Kind of stored state; of a bucket, with the rate at which it leaks.
     pub kind: StoredKind,
     /// The size of the window.
     pub size: WindowSize,
@@ -146,7 +146,8 @@ pub struct AskedCounter {
 }
 
 impl AskedCounter {
-    /// How many counters of two windows it takes a store as long as, at most: a log may have 100,000 entries.
+    /// Returns the number of counters of two windows for which a store takes as long, at most: a
+    /// log may have 100,000 entries.
     fn weight(&self) -> usize {
         match self.kind {
             StoredKind::Log => 4,
@@ -160,7 +161,7 @@ impl AskedCounter {
 pub struct AskedLimit {
     /// The index of the counter.
     pub counter: usize,
-    /// How its windows are read.
+    /// Algorithm that reads its windows.
     pub algorithm: Algorithm,
     /// The most hits; of a bucket, what it holds. One below zero admits while the count of the present window is not
     /// above it.
@@ -169,20 +170,21 @@ pub struct AskedLimit {
     pub cost: Hits,
 }
 
-/// What was decided.
+/// A decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Whether each limit admits the request.
     pub admitted: Few<bool>,
-    /// What each counter has counted after the decision, as of the store's clock. One of a log tells when
-    /// all moving limits that are about the counter have room.
+    /// Readings of each counter after the decision, by the store's clock. A log's reading tells
+    /// when all moving limits on the counter have room.
     pub readings: Few<Reading>,
     /// Whether a refusal may rest on charges that do not last.
     pub certainty: Certainty,
 }
 
-/// How far a refusal rests on what is counted for good. Charges of a store that decides in one step always are; those
-/// of a [decider](Decider) that charges first and then reads may be taken back.
+/// The certainty of a refusal: whether it rests on charges that stay. Charges of a store that
+/// decides in one step stay; those of a [decider](Decider) that charges first and then reads may be
+/// taken back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Certainty {
     /// The limit is full.
@@ -212,7 +214,7 @@ impl Certainty {
     }
 }
 
-/// What was decided on several questions.
+/// The decisions on several questions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
     /// The store's clock: all decisions are of this moment.
@@ -221,7 +223,7 @@ pub struct Decided {
     pub answers: Vec<Answer>,
 }
 
-/// What a decision told of the history of a shard.
+/// A shard's history as a decision tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardHistory {
     /// The name of the exchange.
@@ -242,8 +244,9 @@ pub struct ShardHistory {
 /// different namespaces, in one step; others about one shard, and the caller splits what it asks.
 #[expect(async_fn_in_trait, reason = "as for `Strategy`")]
 pub trait Decider: Strategy {
-    /// What it keeps of keys, a bucket at no rate: about other algorithms, it is not asked. A store that only
-    /// counts has none, and is asked nothing; for the registry, its `decide` is an error then.
+    /// Kinds of state that it keeps, a bucket at no rate: other algorithms are not asked for. A
+    /// store that only counts has none, and is asked nothing; for the registry, its `decide` is an
+    /// error then.
     const KINDS: &'static [StoredKind];
 
     /// Has the next [`decide`](Decider::decide) about a shard tell its history, after the exchange with this name.

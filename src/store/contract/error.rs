@@ -1,4 +1,4 @@
-//! What can go wrong with a datastore.
+//! Errors of a datastore.
 
 use core::error::Error;
 use core::fmt;
@@ -6,18 +6,18 @@ use core::time::Duration;
 
 use super::server::ServerAddress;
 
-/// Why an exchange with a datastore failed. Never holds a user's name or a password.
+/// An exchange with a datastore that failed. Never holds a user's name or a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     /// The server that was talked to, or that was tried last.
     pub server: ServerAddress,
-    /// What happened.
+    /// Failure of the exchange.
     pub failure: Failure,
     /// The servers that were tried before, in their order, and what happened with each.
     pub earlier: Box<[(ServerAddress, Failure)]>,
 }
 
-/// What can happen to an exchange.
+/// A failure of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// There was no connection, and none could be made. Holds the cause.
@@ -33,8 +33,8 @@ pub enum Failure {
     Failed(Box<str>),
     /// There was no answer within this time.
     TimedOut(Duration),
-    /// So few replicas answered in time that it is not known whether the store has done it. Holds what the
-    /// server says.
+    /// So few replicas answered in time that it is not known whether the store has done it. Holds
+    /// the server's words.
     Unconfirmed(Box<str>),
     /// The connection broke before there was an answer. Holds the cause.
     Disconnected(Box<str>),
@@ -46,7 +46,7 @@ pub enum Failure {
     Unsupported(&'static str),
 }
 
-/// Why a server does nothing at the moment.
+/// The reason why a server does nothing at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It is a replica, on which nothing can be written.
@@ -64,12 +64,12 @@ pub enum Refusal {
 }
 
 impl StoreError {
-    /// What happened with one server.
+    /// Creates the error of a failure with one server.
     pub fn new(server: ServerAddress, failure: Failure) -> StoreError {
         StoreError { server, failure, earlier: Box::default() }
     }
 
-    /// The same, after what happened with other servers.
+    /// Adds the errors of other servers that were tried before.
     pub fn after(self, earlier: Vec<StoreError>) -> StoreError {
         let earlier = earlier.into_iter().map(|it| (it.server, it.failure));
         StoreError { earlier: earlier.collect(), ..self }
@@ -126,7 +126,7 @@ impl Failure {
     }
 }
 
-/// As it follows the name of a server.
+/// Writes the failure as it follows the name of a server.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,5 +1,5 @@
-//! What a failure is once it is known of which server it is, and whether anything was sent before; and what may
-//! be told of it.
+//! Failures once their server is known, and whether anything was sent before; and the server's
+//! words that may be shown.
 
 use core::error::Error;
 
@@ -8,7 +8,7 @@ use super::options::Credentials;
 use super::server::ServerAddress;
 
 impl Failure {
-    /// What it means where nothing was asked for yet: a connection was being made.
+    /// Returns the failure of a connection that was being made: nothing was asked for yet.
     pub(crate) fn before_sending(self) -> Failure {
         match self {
             Failure::Disconnected(cause)
@@ -23,7 +23,7 @@ impl Failure {
         }
     }
 
-    /// What it means where a batch, or a part of one, was sent before, and may have been applied.
+    /// Returns the failure after a batch, or a part of one, was sent, and may have been applied.
     pub(crate) fn after_sending(self) -> Failure {
         match self {
             Failure::Unreachable(cause) => Failure::Disconnected(cause),
@@ -35,15 +35,15 @@ impl Failure {
 }
 
 impl StoreError {
-    /// What makes a failure one of this server.
+    /// Returns a function that makes a failure one of this server.
     pub(crate) fn of(server: &ServerAddress) -> impl FnOnce(Failure) -> StoreError {
         |failure| StoreError::new(server.clone(), failure)
     }
 }
 
 impl Credentials {
-    /// What may be told of a server's words, with `instead` for what they call the user, which `called` makes of
-    /// its name. `None`: the name or the password is still in them.
+    /// Replaces the user in a server's words by `instead`; `called` makes the server's form of the
+    /// name. `None`: the name or the password is still in them.
     pub(crate) fn taken_out_of(
         &self,
         words: &str,

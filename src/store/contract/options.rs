@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::server::ServerAddress;
 use crate::policy::options::text;
 
-/// Where a datastore is, and how it is spoken to.
+/// The address of a datastore, and options of the connections to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
     /// The servers, at least one, in the order in which they are tried: the datastore's own; the
@@ -17,9 +17,9 @@ pub struct StoreOptions {
     pub servers: Vec<ServerAddress>,
     /// The credentials.
     pub credentials: Credentials,
-    /// How long one attempt to connect may take: 1 ms to 1 day.
+    /// Longest time of one attempt to connect: 1 ms to 1 day.
     pub connect_timeout: Duration,
-    /// How long one exchange may take: 1 ms to 1 day.
+    /// Longest time of one exchange: 1 ms to 1 day.
     pub timeout: Duration,
     /// `None`: connections are not encrypted.
     pub tls: Option<TlsOptions>,
@@ -65,7 +65,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How connections are encrypted, and which authorities are trusted.
+/// Options of TLS: encryption, and the trusted authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
     /// Whether the server's certificate is verified.
@@ -75,7 +75,7 @@ pub struct TlsOptions {
     pub name: Option<Box<str>>,
     /// A file with the certificates that are trusted; `None`: the system's.
     pub trusted_certificate: Option<PemFile>,
-    /// What we prove our own identity with.
+    /// Certificate and key of this side.
     pub identity: Option<TlsIdentity>,
 }
 
@@ -92,9 +92,9 @@ pub struct TlsIdentity {
 /// connect may not read it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PemFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it holds; nothing before it was read.
+    /// Content of the file; empty before it was read.
     pub content: Arc<[u8]>,
 }
 

@@ -1,16 +1,16 @@
-//! How far a reading of all counters is, of a store that is read section by section, and each section in an order
-//! of its own.
+//! Positions in a reading of all counters of a store that is read section by section, each section
+//! in an order of its own.
 
 use super::strategy::{Batch, Count};
 
-/// How far it is.
+/// A position in a reading of all counters.
 #[derive(Clone, Debug)]
 pub struct PageStep<C> {
     /// An index into the sections: the windows, or parts of them.
     pub(crate) section: usize,
     /// The place in that section after which the page begins; by default, it is the section's first page.
     pub(crate) after: C,
-    /// How many counters the page is to have, roughly.
+    /// Approximate number of counters of the page.
     pub(crate) counters: usize,
 }
 

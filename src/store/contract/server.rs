@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerAddress {
     /// A port of a host.
@@ -33,7 +33,7 @@ impl ServerAddress {
 pub(crate) enum ServerName {
     /// A port of a host; `None`: the usual one.
     Tcp { host: Box<str>, port: Option<u16> },
-    /// As [`ServerAddress::Unix`].
+    /// Path of the socket, as [`ServerAddress::Unix`].
     Unix(PathBuf),
 }
 
@@ -92,7 +92,7 @@ fn parse_port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|&port| is_number && port > 0)
 }
 
-/// As it is written in a configuration.
+/// Writes the address as a configuration has it.
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! What every datastore does for the nodes of a cluster, and in what a datastore may differ.
+//! The trait of a datastore, and the kinds in which datastores differ.
 //!
 //! # Exactly once
 //!
@@ -62,7 +62,7 @@ pub use super::shard::Shard;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
-/// What a store keeps of a counter: [`Added`] or [`Absolute`].
+/// The kind of a store's counts: [`Added`] or [`Absolute`].
 pub trait CountsKind: kinds::OfCounts {
     /// Whether what a node writes takes the place of what it wrote before. Then a node that takes
     /// another identity opens a new epoch: what it wrote under the former one would count twice.
@@ -85,9 +85,9 @@ impl CountsKind for Absolute {
     const ARE_ABSOLUTE: bool = true;
 }
 
-/// What a store tells of others' changes: [`Changes`] or [`Snapshots`].
+/// The kind of a store's news about others' changes: [`Changes`] or [`Snapshots`].
 pub trait ChangesKind: kinds::OfChanges + fmt::Debug + PartialEq {
-    /// What it says, of a store with a log. `None`: all is to be read.
+    /// Returns the changes of a store with a log. `None`: everything is to be read.
     fn logged(self) -> Option<Changes>;
 }
 
@@ -118,12 +118,12 @@ mod kinds {
     impl OfChanges for super::Snapshots {}
 }
 
-/// What became of a batch.
+/// The answer to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pushed<C = Changes> {
     /// The store has applied it, now or before; or there was nothing to apply.
     Applied {
-        /// What others changed.
+        /// Changes of others.
         changes: C,
         /// The store's clock.
         now: UnixMillis,
@@ -160,7 +160,7 @@ impl Batch {
     }
 }
 
-/// What others changed since a position, of a store that keeps a log of changes.
+/// The changes of others since a position, from a store that keeps a log of changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changes {
     /// All of it, or the first part.
@@ -178,7 +178,7 @@ pub enum Changes {
     /// store has lost. What others changed up to the present `position` is to be read with
     /// [`Strategy::get_counters`].
     Behind {
-        /// Where the changes were when the batch was answered.
+        /// Position of the changes when the batch was answered.
         position: Position,
     },
 }
@@ -195,12 +195,12 @@ pub enum Changes {
 pub trait Strategy: Sized {
     /// The options that only this kind of datastore has.
     type Options;
-    /// How far a reading of all counters is. The default is the beginning. It is good for the
-    /// strategy object that gave it, for as long as the process lives.
+    /// Position in a reading of all counters. The default is the beginning. It is valid for the
+    /// strategy object that returned it, for as long as the process lives.
     type Step: Clone + fmt::Debug + Default;
-    /// What it tells of others' changes.
+    /// Kind of the news about others' changes.
     type Changes: ChangesKind;
-    /// What it keeps of a counter.
+    /// Kind of the counts.
     type Counts: CountsKind;
 
     /// A strategy that will connect to the servers of `options` when it is first used.
@@ -212,7 +212,7 @@ pub trait Strategy: Sized {
         None
     }
 
-    /// How many connections to servers have been made so far.
+    /// Returns the number of connections to servers made so far.
     fn connects(&self) -> u64;
 
     /// The server that was connected to last, with its version: as the log tells of it. `None` before
@@ -222,8 +222,9 @@ pub trait Strategy: Sized {
     /// Into how many shards the keys of a namespace are divided; at least 1.
     fn shards(&self) -> u16;
 
-    /// How many nodes live, the asking one among them, as the answer told to the last batch that said for
-    /// how long its node [lives](Batch::lives_for). `None`: the store does not tell.
+    /// Returns the number of living nodes, the asking one among them, from the answer to the last
+    /// batch that said for how long its node [lives](Batch::lives_for). `None`: the store does not
+    /// tell.
     fn nodes(&self) -> Option<u64> {
         None
     }

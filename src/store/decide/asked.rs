@@ -14,11 +14,11 @@ use crate::store::contract::strategy::{CLOCK_MARGIN, Shard};
 pub(crate) struct AskedPlace<'q> {
     /// The index of the shard.
     pub(crate) shard: usize,
-    /// Of a bucket, at no rate: each question tells it by numbers of its own.
+    /// Kind of state, a bucket at no rate: each question has the numbers of its own rate.
     pub(crate) kind: StoredKind,
     /// The size of its windows; of a bucket, any.
     pub(crate) size: WindowSize,
-    /// What tells it from others of its kind: [`StoredKind::measure`].
+    /// Measure that tells it from others of its kind: [`StoredKind::measure`].
     pub(crate) measure: u64,
     pub(crate) key: &'q [u8],
 }

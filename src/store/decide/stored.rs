@@ -1,5 +1,5 @@
-//! What a datastore has of a counter, and what a question makes of it: for deciders that let this side
-//! compute what they need not.
+//! A datastore's state of a counter, and the change by a question: for deciders that compute on
+//! this side.
 
 use super::stored_log::StoredLog;
 use crate::policy::algorithm::{Level, LevelKind, Reading, StoredKind, WindowCounts};
@@ -7,12 +7,12 @@ use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 use crate::store::contract::decision::{AskedCounter, Few, Question};
 
-/// What is kept of a counter.
+/// The stored state of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoredCount {
     /// In thousandths, of the present window and of the one before: more than there can be hits.
     Windows { current: i64, previous: i64 },
-    /// What changed last at a moment.
+    /// A level with the time of its last change.
     Level(Level),
     /// The hits of the last `size`, each of which has a time.
     Log(StoredLog),
@@ -42,7 +42,7 @@ pub(crate) fn admitted(
 }
 
 impl StoredCount {
-    /// That of a counter which a store has nothing of.
+    /// Returns the state of a counter of which a store has nothing.
     pub(crate) fn none(kind: StoredKind) -> StoredCount {
         match kind {
             StoredKind::Windows => StoredCount::windows(0, 0),
@@ -142,7 +142,8 @@ impl StoredCount {
         }
     }
 
-    /// What is to be added to `before`, in thousandths, in the present window; none to what is replaced.
+    /// Returns the thousandths to be added to `before` in the present window; none if the state is
+    /// replaced.
     pub(crate) fn charged_since(&self, before: &StoredCount) -> i64 {
         match (self, before) {
             (
@@ -153,7 +154,7 @@ impl StoredCount {
         }
     }
 
-    /// What `asked` reads at `now`.
+    /// Returns the reading of `asked` at `now`.
     pub(crate) fn reading(&self, asked: &AskedCounter, now: UnixMillis) -> Reading {
         let size = asked.size;
         match *self {
@@ -180,8 +181,8 @@ fn level_kind(asked: &AskedCounter) -> LevelKind {
     }
 }
 
-/// What a level becomes when a question was decided at `now` that charges it so much, but fills a bucket to `most`, if
-/// that is known.
+/// Returns the level after a question that was decided at `now` and charges it so much, but fills a
+/// bucket to `most`, if that is known.
 fn after_question(
     asked: &AskedCounter,
     level: Level,

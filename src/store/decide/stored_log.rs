@@ -1,4 +1,4 @@
-//! What a datastore has of a counter that is a log: its hits are in the store, and here are their sums.
+//! A datastore's state of a log: its hits are in the store, and their sums here.
 
 use crate::policy::algorithm::{Algorithm, MovingCount};
 use crate::policy::hits::Hits;
@@ -19,18 +19,19 @@ pub(crate) struct StoredLog {
 }
 
 impl StoredLog {
-    /// So many hits in the window that ends now, the oldest of which was counted at this moment.
+    /// Creates the state of so many hits in the window that ends now, the oldest of them counted at
+    /// this moment.
     pub(super) fn new(hits: Hits, oldest: UnixMillis) -> StoredLog {
         let hits = hits.clamp(Hits::ZERO, MovingCount::MOST);
         StoredLog { hits, kept: hits, oldest, wait: 0 }
     }
 
-    /// What the store keeps of the hits that it has in the window.
+    /// Returns the stored hits in the window that the store keeps.
     pub(crate) fn kept(&self) -> Hits {
         self.kept
     }
 
-    /// What is added to that, at the moment of the questions.
+    /// Returns the hits to be added at the moment of the questions.
     pub(crate) fn added(&self) -> Hits {
         self.hits.minus(self.kept)
     }
@@ -45,7 +46,7 @@ impl StoredLog {
         self.wait = 0;
     }
 
-    /// What has to leave until a limit has room for one more hit.
+    /// Returns the hits that have to leave until a limit has room for one more hit.
     pub(super) fn excess(&self, limit: &AskedLimit) -> Option<Hits> {
         let count = MovingCount { hits: self.hits, ..MovingCount::default() };
         let is_moving = limit.algorithm == Algorithm::Moving;
@@ -69,7 +70,7 @@ impl StoredLog {
         self.wait = MovingCount::time_until_left(size, at, now);
     }
 
-    /// What is read of it.
+    /// Returns the reading of the log.
     pub(super) fn count(&self, now: UnixMillis) -> MovingCount {
         let oldest = match self.hits {
             Hits::ZERO => now,

@@ -1,5 +1,4 @@
-//! What it takes to connect to a server, whatever it speaks: a stream, in time, and the cause if there
-//! is none.
+//! Connecting to a server of any kind: a stream in time, or the cause of a failure.
 
 use core::time::Duration;
 use std::io;
@@ -13,16 +12,16 @@ use super::tls::{TlsClient, TlsError};
 use crate::store::contract::error::Failure;
 use crate::store::contract::options::{Credentials, StoreOptions};
 
-/// How a connection is made, to whatever server of a datastore.
+/// Options of connections to any server of a datastore.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     /// The credentials.
     pub(crate) credentials: Credentials,
     /// `None`: connections are not encrypted.
     tls: Option<Result<TlsClient, TlsError>>,
-    /// How long one attempt to connect may take.
+    /// Longest time of one attempt to connect.
     pub(crate) connect_timeout: Duration,
-    /// How long one exchange may take.
+    /// Longest time of one exchange.
     pub(crate) timeout: Duration,
 }
 
@@ -36,12 +35,12 @@ impl Access {
         }
     }
 
-    /// The same with other credentials, for servers that know us by them.
+    /// Returns the options with other credentials, for servers that know us by them.
     pub(crate) fn with_credentials(&self, credentials: &Credentials) -> Access {
         Access { credentials: credentials.clone(), ..self.clone() }
     }
 
-    /// The same, but an exchange may take so much longer.
+    /// Returns the options with a longer time for an exchange.
     pub(crate) fn patient(&self, longer: Duration) -> Access {
         Access { timeout: self.timeout.saturating_add(longer), ..self.clone() }
     }
@@ -51,7 +50,8 @@ impl Access {
         self.tls.is_some()
     }
 
-    /// What they are encrypted with; `None`: they are not. A failure says that they cannot be.
+    /// Returns the TLS client; `None`: connections are not encrypted. A failure says that they
+    /// cannot be.
     pub(crate) fn tls(&self) -> Result<Option<&TlsClient>, Failure> {
         let tls = self.tls.as_ref().map(Result::as_ref).transpose();
         tls.map_err(|error| Failure::Unreachable(error.to_string().into()))

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::store::contract::server::ServerAddress;
 
-/// What is known of a connection to a server.
+/// The state of a connection to a server.
 pub(crate) trait Closable {
     /// Whether it was closed, as far as is known.
     fn is_closed(&self) -> bool;
@@ -42,7 +42,7 @@ impl<C: Closable> Current<C> {
         self.described = Some(described(server, version));
     }
 
-    /// How many have been made.
+    /// Returns the number of connections made so far.
     pub(crate) fn connects(&self) -> u64 {
         self.connects
     }

@@ -16,13 +16,13 @@ use crate::store::contract::options::Credentials;
 pub(crate) struct Protocol {
     /// Its name in messages.
     pub(crate) name: &'static str,
-    /// What the first byte of a server may be.
+    /// Possible first bytes of a server.
     pub(crate) first: &'static [u8],
     /// Whether it is spoken within TLS.
     pub(crate) has_tls: bool,
 }
 
-/// What has been heard from a server so far, on a connection that is being made.
+/// The bytes that a server has sent so far, on a connection that is being made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Greeting(Arc<Heard>);
 
@@ -46,8 +46,8 @@ impl Greeting {
         Listening { stream, greeting: self.clone() }
     }
 
-    /// Why no connection was made: if the server speaks something else, that, in its own words, unless
-    /// one of `credentials` is among them; else `failure`.
+    /// Returns the reason why no connection was made: that the server speaks something else, in its
+    /// own words, unless one of `credentials` is among them; or else `failure`.
     pub(super) fn explain(
         &self,
         failure: Failure,
@@ -127,7 +127,7 @@ mod tests {
 
     const PROTOCOL: Protocol = Protocol { name: "Redis", first: b"+-", has_tls: false };
 
-    /// What becomes of a failure after a server has said `words`.
+    /// Returns the failure after a server has sent `words`.
     fn explain(words: &[u8], username: &str) -> String {
         let greeting = Greeting::default();
         greeting.0.is_connected.store(true, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use crate::store::contract::server::ServerAddress;
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
     current: ServerAddress,
-    /// Those after it.
+    /// Servers after it.
     others: Vec<ServerAddress>,
 }
 

@@ -20,7 +20,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use crate::store::contract::options::{PemFile, TlsIdentity, TlsOptions};
 
-/// What a TLS connection needs: the trusted authorities, and our own certificate.
+/// A client for TLS: the trusted authorities, and our own certificate.
 #[derive(Clone)]
 pub struct TlsClient {
     connector: TlsConnector,
@@ -31,7 +31,7 @@ pub struct TlsClient {
     verifier: Arc<dyn ServerCertVerifier>,
 }
 
-/// Why no connection can be made: what is wrong with the options, or with the system.
+/// An error of the options of TLS, or of the system, for which no connection can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError {
     message: Box<str>,
@@ -102,8 +102,9 @@ impl TlsClient {
         self.connector.connect(name, stream).await
     }
 
-    /// What a driver needs that connects by itself, to nodes of which it knows the IP addresses alone. The
-    /// node at `address` may have the name `host` instead, and all may if it was set.
+    /// Returns the configuration for a driver that connects by itself to nodes of which it knows
+    /// the IP addresses alone. The node at `address` may have the name `host` instead, and all may
+    /// if it was set.
     ///
     /// # Errors
     ///
@@ -236,7 +237,7 @@ impl ServerCertVerifier for Anybody {
 #[derive(Debug)]
 struct Nodes {
     verifier: Arc<dyn ServerCertVerifier>,
-    /// That of all.
+    /// Name that all nodes may have.
     name: Option<ServerName<'static>>,
     /// An IP address, and the name of who is there.
     known: (ServerName<'static>, ServerName<'static>),

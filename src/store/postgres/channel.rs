@@ -19,9 +19,9 @@ use crate::store::contract::strategy::{Batch, Ear, NodeId, Position, PushNews};
 const LISTEN: &str = "SET application_name = 'ngx_http_rate_limiting_module channel';
 LISTEN ngx_rate_limiting";
 
-/// How long it is waited for news.
+/// Longest wait for news.
 const WAIT: Duration = Duration::from_secs(1);
-/// How long after a look the next one is, at least: what is told meanwhile is looked at together.
+/// Shortest time between two looks: news in between are looked at together.
 const APART: Duration = Duration::from_millis(5);
 
 impl Postgres {
@@ -60,7 +60,8 @@ impl Postgres {
     }
 }
 
-/// What other nodes changed after the position of an ear, up to now, as news of no node; `None` if nothing was changed.
+/// Reads the changes of other nodes after the position of an ear, as news of no node; `None` if
+/// nothing was changed.
 async fn catch_up(connection: &Connection, ear: &Ear) -> Result<Option<PushNews>, Fault> {
     let catch_up = connection.statement(Prepared::CatchUp)?;
     let (epoch, Position([after, _])) = (ear.epoch.0.get(), ear.after);

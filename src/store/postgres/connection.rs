@@ -36,7 +36,7 @@ pub(super) struct Link {
     session: Session,
 }
 
-/// What a connection is made for, whichever server it leads to.
+/// The options of a connection, whichever server it leads to.
 #[derive(Clone, Debug)]
 struct Session {
     access: Access,
@@ -54,7 +54,7 @@ pub(super) struct Connection {
     statements: Vec<Statement>,
     /// The server's.
     version: String,
-    /// What is told to this connection, if it listens.
+    /// Notifications to this connection, if it listens.
     pub(super) told: Arc<Notified>,
     /// Whether it does.
     pub(super) listens: Cell<bool>,
@@ -113,8 +113,8 @@ const STATEMENTS: [&str; 20] = [
     include_str!("catch_up.sql"),
 ];
 
-/// How a session differs from the server's defaults. Statements are planned once, and find rows by
-/// indexes, in their order, whatever the size of the tables at that time. Each statement sees what was committed before it.
+/// Settings of a session. Statements are planned once, and find rows by indexes, in their order,
+/// whatever the size of the tables at that time. Each statement sees what was committed before it.
 /// To wait for the disk would keep nothing that a crash of the server does not take anyway.
 const SETTINGS: &str = "SET application_name = 'ngx_http_rate_limiting_module';
 SET default_transaction_isolation = 'read committed';
@@ -129,7 +129,7 @@ SET plan_cache_mode = force_generic_plan;
 SELECT current_setting('transaction_read_only'), current_setting('server_version_num'),
     current_setting('server_version')";
 
-/// Why an exchange ended without its answer.
+/// The reason why an exchange ended without its answer.
 #[derive(Debug)]
 pub(super) enum Fault {
     Error(Error),
@@ -222,7 +222,7 @@ impl Link {
 }
 
 impl Session {
-    /// As it begins with the answer to what this side says first.
+    /// Describes the first bytes of a server: its answer to what this side says first.
     fn protocol(&self) -> Protocol {
         Protocol {
             name: "PostgreSQL",

@@ -28,11 +28,11 @@ use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::decide::asked::AskedPlaces;
 use crate::store::decide::stored::{StoredCount, admitted};
 
-/// How often it is tried, each time after shards without an epoch were given one, or those with one that cannot be used
-/// had it ended.
+/// Number of attempts, each after shards without an epoch were given one, or unusable epochs were
+/// ended.
 const ATTEMPTS: usize = 4;
 
-/// What was decided, and is to be written.
+/// Decided counts that are to be written.
 #[derive(Debug)]
 struct DecidedCounts<'q> {
     decided: Decided,
@@ -296,13 +296,13 @@ impl<'q> AskedPlaces<'q> {
 }
 
 impl DecidedCounts<'_> {
-    /// What is to be looked up.
+    /// Returns the obstacles to be looked up.
     fn obstacles(&self) -> Obstacles {
         let waits = self.waits.iter();
         waits.map(|wait| (wait.obstacle, 0)).collect()
     }
 
-    /// What was decided, with the times of `obstacles` in the readings.
+    /// Returns the decisions, with the times of `obstacles` in the readings.
     fn with_waits(mut self, obstacles: &Obstacles) -> Decided {
         let now = self.decided.now;
         for wait in &mut self.waits {

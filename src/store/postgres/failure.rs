@@ -1,4 +1,4 @@
-//! What the errors that Postgres answers mean.
+//! Meanings of the errors that Postgres answers.
 
 use core::error::Error as _;
 use core::time::Duration;
@@ -13,8 +13,8 @@ use crate::store::contract::error::{Failure, Refusal};
 use crate::store::contract::failure::chain;
 use crate::store::contract::options::Credentials;
 
-/// What an error of an exchange means, which could take `timeout`. What the server says of it is
-/// kept, but for details, which may hold keys, and for a user's name or a password.
+/// Returns the failure of an exchange that could take `timeout`. It has the server's words, but for
+/// details, which may hold keys, and for a user's name or a password.
 pub(super) fn of(error: &Error, credentials: &Credentials, timeout: Duration) -> Failure {
     let Some(answer) = error.as_db_error() else {
         let cause = chain(error);
@@ -80,7 +80,7 @@ fn words(answer: &DbError, credentials: &Credentials) -> Box<str> {
     }
 }
 
-/// What may be told of the server's words, which are about missing rights perhaps.
+/// Returns the server's words with the user's name replaced; `None` if they may hold a credential.
 fn told(words: &str, credentials: &Credentials) -> Option<String> {
     credentials.taken_out_of(words, |name| format!(" \"{name}\""), "")
 }

@@ -16,7 +16,7 @@ use crate::store::decide::stored::StoredCount;
 /// A counter that is a level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LevelPlace<'q> {
-    /// What the caller finds it by.
+    /// Index by which the caller finds it.
     pub(super) index: usize,
     /// The index of its shard.
     pub(super) shard: usize,
@@ -38,7 +38,7 @@ impl<'q> LevelPlace<'q> {
     }
 }
 
-/// What the server has of `places`, by their index; those that it has nothing of are left out.
+/// Reads the levels of `places`, by their index; places without a level are left out.
 pub(super) async fn read(
     connection: &Connection,
     (namespaces, numbers): (&Vec<&str>, &Vec<i32>),
@@ -98,7 +98,7 @@ pub(super) async fn set(
     Ok(())
 }
 
-/// What names counters, as arrays.
+/// Names of counters, as arrays.
 struct LevelColumns<'q> {
     kinds: Vec<i16>,
     sizes: Vec<i64>,

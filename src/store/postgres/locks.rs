@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use crate::store::contract::strategy::Shard;
 use crate::store::decide::asked::AskedPlaces;
 
-/// What all locks begin with, in 32 bits: others may lock numbers in the same database.
+/// Upper 32 bits of all locks: others may lock numbers in the same database.
 const LOCKS: i64 = 0x7261_7465 << 32;
 /// Into how many locks the keys of a shard are divided. A server has room for a few thousand.
 const LOCKS_OF_SHARD: u16 = 1024;
 
-/// What is locked while it is decided about all of these, in order.
+/// Returns the locks of a decision on all of these places, in order.
 pub(super) fn of(asked: &AskedPlaces<'_>) -> Vec<i64> {
     let locks = asked.places.iter().filter_map(|place| {
         let shard = asked.shards.get(place.shard)?;
@@ -19,7 +19,7 @@ pub(super) fn of(asked: &AskedPlaces<'_>) -> Vec<i64> {
     Vec::from_iter(locks.collect::<BTreeSet<_>>())
 }
 
-/// What is locked while it is decided about a key. All nodes must agree.
+/// Returns the lock of a key. All nodes must agree on it.
 pub(super) fn lock(shard: &Shard, key: &[u8]) -> i64 {
     let mut name = shard.namespace.as_bytes().to_vec();
     name.extend(shard.number.to_be_bytes());

@@ -13,19 +13,19 @@ use crate::store::contract::strategy::CLOCK_MARGIN;
 use crate::store::decide::stored::StoredCount;
 use crate::store::decide::stored_log::StoredLog;
 
-/// How many entries a block has at most: a row without its key is some 1100 bytes then.
+/// Greatest number of entries in a block: a row without its key has some 1100 bytes then.
 const MOST_IN_BLOCK: i32 = 64;
 /// Entries that are kept beside those of a limit.
 const BESIDE: u64 = 2;
-/// How long after its last hit has left nothing is added to a block any more, which might be purged
-/// meanwhile: milliseconds, half of what it is kept for.
+/// Time after the last hit has left, in milliseconds, from which nothing is added to a block any
+/// more, since it might be purged meanwhile: half of the time for which it is kept.
 const ADDABLE: i64 = 30_000;
 const _: () = assert!(ADDABLE as u128 * 2 <= CLOCK_MARGIN.as_millis());
 
 /// The log of a counter, as it was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FoundLog {
-    /// Which of the key's logs it is.
+    /// Number of the log among the key's logs.
     pub(super) log: i64,
     /// The last block; `None`: there is none to add to.
     block: Option<LastBlock>,
@@ -33,9 +33,9 @@ pub(super) struct FoundLog {
     last: i64,
     /// The sum of all hits.
     sum: i64,
-    /// How many entries there were.
+    /// Number of entries.
     entries: i64,
-    /// How many of them have left, and their sum.
+    /// Number of entries that have left, and their sum.
     gone: i64,
     base: i64,
     /// All blocks before this one have left.
@@ -47,7 +47,7 @@ pub(super) struct FoundLog {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LastBlock {
     at: i64,
-    /// How many entries it has.
+    /// Number of its entries.
     length: i32,
 }
 
@@ -58,13 +58,13 @@ pub(super) struct NewEntry {
     pub(super) block: Option<(i64, i32)>,
     pub(super) at: i64,
     pub(super) sum: i64,
-    /// How many entries all blocks before a new one have, and their sum.
+    /// Number of entries in all blocks before a new one, and their sum.
     pub(super) number: i64,
     pub(super) base: i64,
     pub(super) gone_block: Option<i64>,
 }
 
-/// What is written of a log.
+/// The rows to be written for a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogChange {
     /// The newest hits are taken away, down to this sum.
@@ -73,7 +73,7 @@ pub(super) struct LogChange {
 }
 
 impl FoundLog {
-    /// What `read_logs.sql` tells of a log of windows of this size at `now`.
+    /// Parses a row of `read_logs.sql` about a log of windows of this size at `now`.
     pub(super) fn of(row: &Row, size: WindowSize, now: UnixMillis) -> Result<FoundLog, Error> {
         let Some(log) = row.try_get("log")? else {
             return Ok(FoundLog::default());
@@ -109,8 +109,8 @@ impl FoundLog {
         StoredCount::log(self.hits(), self.oldest)
     }
 
-    /// What is written when the log has become `log` by questions at `now`, of which the largest limit is
-    /// `most`.
+    /// Returns the rows to be written when the log has become `log` by questions at `now`, of which
+    /// the largest limit is `most`.
     pub(super) fn change_to(&self, log: &StoredLog, now: UnixMillis, most: Hits) -> LogChange {
         let [kept, added] = [log.kept(), log.added()].map(|it| it.thousandths());
         let sum = self.base.saturating_add(kept);

@@ -22,8 +22,8 @@ pub(super) type Obstacle = (usize, i64);
 /// The times of the hits with which others have left that are in the way, in milliseconds of Unix time.
 pub(super) type Obstacles = BTreeMap<Obstacle, i64>;
 
-/// What is to be known of logs that nothing is charged to: what there may be in a window so that there is room,
-/// by the limits of each question.
+/// Returns the questions about logs to which nothing is charged: the hits that a window may have
+/// for there to be room, by the limits of each question.
 pub(super) fn rooms(asked: &AskedPlaces<'_>, questions: &[Question]) -> Obstacles {
     let full = MovingCount { hits: MovingCount::MOST, ..MovingCount::default() };
     let mut rooms: BTreeMap<(usize, usize), Hits> = BTreeMap::new();
@@ -163,7 +163,7 @@ async fn add(connection: &Connection, logs: &[ChangedLog<'_>]) -> Result<(), Fau
     Ok(())
 }
 
-/// What names logs, as arrays.
+/// Names of logs, as arrays.
 struct LogNames<'q> {
     epochs: Vec<i64>,
     sizes: Vec<i64>,

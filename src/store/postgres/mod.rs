@@ -52,15 +52,15 @@ use crate::policy::window::{UnixMillis, WindowSize};
 #[derive(Debug)]
 pub struct Postgres {
     link: Link,
-    /// How many rows of a kind are purged at once: fewer, while that takes too long.
+    /// Number of rows of a kind that are purged at once: fewer, while that takes too long.
     purged: i64,
-    /// How many nodes live.
+    /// Number of living nodes.
     nodes: Option<u64>,
 }
 
-/// As many rows of a kind as are purged in some tens of milliseconds.
+/// Greatest number of rows of a kind that are purged at once, in some tens of milliseconds.
 const MAX_PURGED: i64 = 1000;
-/// How many batches of an epoch are kept for the nodes to catch up with.
+/// Number of batches of an epoch that are kept for the nodes to catch up with.
 const KEPT_CHANGES: i64 = 10_000;
 
 impl Registered for Postgres {

@@ -4,7 +4,7 @@ use crate::policy::options::{Directive, OptionError, Syntax, text};
 use crate::store::settings::common::CommonDirectives;
 use crate::store::settings::kind::{KindDirectives, KindOptions};
 
-/// What only Postgres has.
+/// Options of Postgres alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresOptions {
     /// The name of the database.
@@ -29,7 +29,7 @@ impl KindOptions for PostgresOptions {
     }
 }
 
-/// What was said so far.
+/// The directives so far.
 #[derive(Debug, Default)]
 pub struct PostgresDirectives {
     /// Cassandra has one too, of other names.
@@ -70,7 +70,7 @@ impl PostgresDirectives {
     }
 }
 
-/// What is one, the kind that is chosen says.
+/// Syntax of any table's name. The chosen kind checks more.
 const ANY_TABLE: Syntax<Box<str>> =
     Syntax { expected: TABLE.expected, is_secret: false, read: text };
 

@@ -7,12 +7,12 @@ use core::time::Duration;
 
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
-/// What is to be said of such a pooler.
+/// Message about a pooler that shares sessions.
 pub(super) const SHARED: &str = "a pooler between gives its sessions to others after each transaction, and must keep them: \
                                  of PgBouncer, pool_mode = session";
-/// How long it is waited for another session. One that keeps sessions may have none left.
+/// Longest wait for another session. A pooler that keeps sessions may have none left.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
-/// How often both sessions are looked at: others may take theirs in between.
+/// Number of looks at both sessions: others may take theirs in between.
 const LOOKS: usize = 3;
 
 /// A session as the server knows it.

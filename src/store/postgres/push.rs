@@ -163,14 +163,14 @@ pub(super) fn count(row: &Row) -> Result<Option<Count>, Error> {
     Ok(size.map(|size| Count { key, size, window: window.cast_unsigned(), total }))
 }
 
-/// What is added to a total, by a push or by a decision.
+/// A number that a push or a decision adds to a total.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Addition<'a> {
     pub(super) key: &'a [u8],
     pub(super) size: WindowSize,
     pub(super) window: u64,
     pub(super) thousandths: i64,
-    /// How long from now the window matters.
+    /// Time from now until the window loses its meaning.
     pub(super) life: Duration,
 }
 

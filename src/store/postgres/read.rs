@@ -1,4 +1,4 @@
-//! What the server has of counters that are asked about.
+//! The server's state of the counters of questions.
 
 use core::num::NonZeroU64;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::store::contract::strategy::Epoch;
 use crate::store::decide::asked::{AskedPlace, AskedPlaces};
 use crate::store::decide::stored::StoredCount;
 
-/// What the server has of the counters.
+/// The server's state of the counters.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) now: UnixMillis,
@@ -28,7 +28,7 @@ pub(super) struct Read {
     pub(super) logs: BTreeMap<usize, FoundLog>,
     /// By shard.
     pub(super) epochs: Vec<Option<Epoch>>,
-    /// What is in the way of questions, if nothing can be charged.
+    /// Obstacles of the questions, if nothing can be charged.
     pub(super) obstacles: Obstacles,
 }
 

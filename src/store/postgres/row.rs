@@ -1,4 +1,4 @@
-//! How shards, epochs and numbers stand in the rows of the tables.
+//! Shards, epochs and numbers as rows of the tables have them.
 
 use core::num::NonZeroU64;
 

@@ -4,7 +4,7 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
 use super::options::TableName;
 
-/// What `CREATE TABLE` says of all tables; docs/postgres.md has the same.
+/// `CREATE TABLE` statements of all tables; docs/postgres.md has them, too.
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// Held while tables are created, so that several nodes do not create the same at once.
@@ -14,7 +14,7 @@ const CREATE_LOCK: i64 = 0x7261_7465_6c69_6d69;
 #[derive(Clone, Debug)]
 pub(super) struct Tables([(&'static str, Box<str>); 6]);
 
-/// What is wrong with the tables.
+/// An error of the tables.
 pub(super) enum SchemaError {
     /// There is one of this name that is something else.
     OtherShape(Box<str>),
@@ -27,7 +27,7 @@ pub(super) enum SchemaError {
 /// The tables that nodes restore nothing of, so that they may be lost without the others.
 const OF_NO_WINDOWS: [&str; 2] = ["levels", "logs"];
 
-/// What each table must be like: its kind, columns by name, and what is unique in it.
+/// Required shape of each table: its kind, columns by name, and unique columns.
 const SHAPES: [(&str, &str); 6] = [
     (
         "epochs",

@@ -1,4 +1,4 @@
-//! How the client library makes a connection one of TLS: with what every datastore has for it.
+//! TLS for the client library's connections, by the client that every datastore uses.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};

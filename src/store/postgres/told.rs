@@ -1,4 +1,4 @@
-//! What a connection that listens is told: that a shard was changed.
+//! Notifications to a listening connection: that a shard was changed.
 //!
 //! A channel of notifications is open to every role of the database, to listen and to notify. So what is notified is a
 //! number that says of which shard it is, and by which node: no key, no total, no position. It is no more than a reason
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::store::contract::strategy::{Ear, Epoch, NodeId};
 
-/// What was told and not looked at yet.
+/// Notifications that nobody has looked at yet.
 #[derive(Debug, Default)]
 pub(super) struct Notified {
     watched: Mutex<Watched>,

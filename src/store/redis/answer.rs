@@ -10,12 +10,13 @@ use crate::policy::window::UnixMillis;
 use crate::store::contract::server::ServerAddress;
 use crate::store::contract::strategy::{Batch, BatchId, Changes, Count, Epoch, Position, Pushed};
 
-/// What a command or script answered; the scripts say what that is. What is not so reads as
-/// `None`.
+/// The answer of a command or script; the scripts say what it is. An answer of another form reads
+/// as `None`.
 pub(super) struct RedisAnswer(pub(super) Value);
 
 impl RedisAnswer {
-    /// Of `HELLO`: names and values, among them the server's name and version, and its mode.
+    /// Parses an answer of `HELLO`: names and values, among them the server's name and version, and
+    /// its mode.
     pub(super) fn hello(self) -> Option<(String, String)> {
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
         let (mut server, mut version, mut mode) = (None, None, String::new());
@@ -30,7 +31,8 @@ impl RedisAnswer {
         Some((format!("{} {}", server?, version?), mode))
     }
 
-    /// Of `push.lua`, to a batch; and how many nodes live, if it tells, and whether what was charged ahead is lost.
+    /// Parses an answer of `push.lua` to a batch: the changes, the number of living nodes, if it
+    /// tells, and whether charges ahead are lost.
     pub(super) fn pushed(self, batch: &Batch) -> Option<(Pushed, (Option<u64>, bool))> {
         let unapplied = (None, false);
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
@@ -84,7 +86,7 @@ impl RedisAnswer {
         Some(counts)
     }
 
-    /// Of `HSCAN`: the next cursor, and counts.
+    /// Parses an answer of `HSCAN`: the next cursor, and counts.
     pub(super) fn page(self, window: WindowName) -> Option<(u64, Vec<Count>)> {
         let [cursor, entries] = <[Value; 2]>::try_from(self.list()?).ok()?;
         let mut counts = Vec::new();
@@ -180,7 +182,7 @@ fn whole(text: &str) -> Option<i64> {
     )
 }
 
-/// Of what `TIME` says: seconds, and microseconds of the present one.
+/// Converts an answer of `TIME`: seconds, and microseconds of the present one.
 pub(super) fn unix_millis(seconds: i64, micros: i64) -> Option<UnixMillis> {
     let seconds = u64::try_from(seconds).ok()?;
     let micros = u64::try_from(micros).ok()?;

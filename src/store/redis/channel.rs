@@ -14,9 +14,9 @@ use crate::policy::hits::Hits;
 use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{Count, Ear, NodeId, PushNews};
 
-/// How long a read waits for news.
+/// Longest wait of a read for news.
 const WAIT: Duration = Duration::from_secs(1);
-/// How many batches of a shard are read at once.
+/// Number of batches of a shard that are read at once.
 const ENTRIES: usize = 16;
 
 impl Redis {
@@ -58,8 +58,8 @@ impl Redis {
 }
 
 impl RedisAnswer {
-    /// Of `XREAD`, from these streams. An entry that makes no sense is left out: the next exchange tells
-    /// what it would have told.
+    /// Parses an answer of `XREAD` from these streams. An entry that makes no sense is left out:
+    /// the next exchange tells its changes.
     fn news(self, streams: &[String], ears: &[Ear]) -> Option<Vec<PushNews>> {
         if self.0 == Value::Nil {
             return Some(Vec::new());
@@ -95,8 +95,9 @@ fn node_id(text: &str) -> Option<NodeId> {
     Some(NodeId([(number >> 64) as u64, number as u64]))
 }
 
-/// What push.lua tells of a batch: for each window its name and how many counters, a newline; for each of
-/// those its total, the length of its key, and the key, with a blank between them.
+/// Parses push.lua's entry of a batch: for each window its name and the number of counters, a
+/// newline; for each of those its total, the length of its key, and the key, with a blank between
+/// them.
 fn totals_of(mut text: &[u8]) -> Option<Vec<Count>> {
     let mut counts = Vec::new();
     while !text.is_empty() {

@@ -29,11 +29,11 @@ pub(super) struct Cluster {
     known: Rc<RefCell<Known>>,
     /// The node that was talked to last, and the number of the connection to it.
     last: (ServerAddress, u64),
-    /// What that node said it is.
+    /// Version of that node.
     version: Option<Arc<str>>,
 }
 
-/// What is known of a cluster.
+/// The known nodes of a cluster.
 #[derive(Debug)]
 struct Known {
     /// At least the seed nodes, which come first and stay, then those that others told of.
@@ -43,7 +43,7 @@ struct Known {
     guide: usize,
     /// The node that had a shard last, by its key.
     places: HashMap<String, ServerAddress>,
-    /// How many connections have been made.
+    /// Number of connections made so far.
     connects: u64,
     connector: Connector,
     pause: Duration,
@@ -54,8 +54,8 @@ struct Node {
     address: ServerAddress,
     /// Calls are made one after the other, in the order in which they came.
     link: Mutex<RedisLink>,
-    /// Why it could not be reached a moment ago: it is not tried again before the task ends. Of the
-    /// shards of a node that hangs, only one waits for it.
+    /// Failure of a moment ago: the node is not tried again before the task ends. Of the shards of
+    /// a node that hangs, only one waits for it.
     lost: RefCell<Option<(Failure, JoinHandle<()>)>>,
 }
 
@@ -105,7 +105,7 @@ impl Cluster {
         }
     }
 
-    /// How many connections have been made, to all nodes.
+    /// Returns the number of connections made so far, to all nodes.
     pub(super) fn connects(&self) -> u64 {
         self.known.borrow().connects
     }
@@ -226,7 +226,7 @@ impl Cluster {
 }
 
 impl Node {
-    /// Why it is left alone for the moment, if it is.
+    /// Returns the error for which the node is left alone for the moment, if it is.
     fn lost(&self) -> Option<StoreError> {
         let lost = self.lost.borrow();
         let (failure, pause) = lost.as_ref()?;
@@ -264,7 +264,7 @@ impl Known {
         known
     }
 
-    /// The same seed nodes.
+    /// Returns the same seed nodes with a longer time for an exchange.
     fn patient(&self, longer: Duration) -> Known {
         let seeds = self.nodes.iter().take(self.seeds);
         let seeds = seeds.map(|node| &node.address);

@@ -24,7 +24,7 @@ pub(super) struct RedisLink {
     current: Current<RedisConnection>,
     /// The number of the latest connection; 0 before the first.
     connection: u64,
-    /// What the last server said it is.
+    /// Version of the last server.
     version: Option<Arc<str>>,
     connector: Connector,
 }
@@ -34,7 +34,7 @@ pub(super) struct RedisLink {
 enum PrimarySource {
     /// One of these is.
     Servers(Servers),
-    /// These know.
+    /// Sentinels, which know the server.
     Sentinels(Sentinels),
 }
 
@@ -87,7 +87,7 @@ impl RedisLink {
         self.current.take();
     }
 
-    /// How many connections have been made, to sentinels not counted.
+    /// Returns the number of connections made so far, without those to sentinels.
     pub(super) fn connects(&self) -> u64 {
         self.current.connects()
     }
@@ -97,7 +97,7 @@ impl RedisLink {
         self.connection
     }
 
-    /// What the server of the latest connection said it is.
+    /// Returns the version of the latest connection's server.
     pub(super) fn version(&self) -> Option<&Arc<str>> {
         self.version.as_ref()
     }

@@ -19,7 +19,7 @@ use crate::store::net::connect::{Access, connect_tcp, connect_unix};
 use crate::store::net::current::Closable;
 use crate::store::net::greeting::{Greeting, Protocol};
 
-/// How a connection is made, to whatever server.
+/// A maker of connections to any server.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     access: Access,
@@ -27,7 +27,7 @@ pub(super) struct Connector {
     expected: ServerRole,
 }
 
-/// What a server is connected to as.
+/// The role that a server is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerRole {
     /// The primary, or a replica.
@@ -39,8 +39,8 @@ pub(super) enum ServerRole {
 }
 
 impl ServerRole {
-    /// Why a server that says it runs in this mode cannot be used as one of this role, if it cannot. Of a node of a
-    /// cluster, it turns out later whether it has the keys.
+    /// Returns the reason why a server in this mode cannot have this role, if there is one. Whether
+    /// a node of a cluster has the keys turns out later.
     fn misfit(self, mode: &str) -> Option<&'static str> {
         match (self, mode) {
             (ServerRole::Server, "sentinel") => {
@@ -64,7 +64,7 @@ pub(super) struct RedisConnection {
     /// Moves bytes between `requests` and the socket; ends when the connection does.
     driver: JoinHandle<()>,
     credentials: Credentials,
-    /// What the server says it is.
+    /// Version of the server.
     version: Option<Arc<str>>,
     number: u64,
 }
@@ -74,7 +74,7 @@ impl Connector {
         Connector { access: Access::new(options), database, expected }
     }
 
-    /// The same for sentinels, to whom we are somebody else.
+    /// Returns a connector for sentinels, with other credentials.
     pub(super) fn to_sentinels(&self, credentials: &Credentials) -> Connector {
         Connector {
             access: self.access.with_credentials(credentials),
@@ -83,7 +83,7 @@ impl Connector {
         }
     }
 
-    /// The same, but an exchange may take so much longer.
+    /// Returns a connector with a longer time for an exchange.
     pub(super) fn patient(&self, longer: Duration) -> Connector {
         Connector { access: self.access.patient(longer), ..*self }
     }
@@ -204,12 +204,12 @@ impl Connector {
 }
 
 impl RedisConnection {
-    /// What tells it from all others of this process; above 0.
+    /// Returns a number above 0 that no other connection of this process has.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// What the server says it is, if it does: `redis 7.0.15`.
+    /// Returns the server's version, if it tells one: `redis 7.0.15`.
     pub(super) fn version(&self) -> Option<&Arc<str>> {
         self.version.as_ref()
     }
@@ -260,7 +260,8 @@ fn broken(error: &RedisError) -> Failure {
     }
 }
 
-/// What an error means that is the answer to what a connection begins with: the next attempt may hear none.
+/// Returns the failure of an error that answers the first commands of a connection: the next
+/// attempt may have no error.
 fn not_ready(failure: Failure) -> Failure {
     match failure {
         Failure::Failed(cause) => Failure::Unreachable(cause),

@@ -25,20 +25,20 @@ use crate::store::decide::stored::StoredCount;
 struct CounterGroup<'q> {
     /// The index of the shard.
     shard: usize,
-    /// Of buckets, at no rate: each form tells it by numbers of its own.
+    /// Kind of state, a bucket at no rate: each form has the numbers of its own rate.
     kind: StoredKind,
     /// [`StoredKind::measure`].
     measure: u64,
     keys: Vec<&'q [u8]>,
 }
 
-/// What the histories of shards are to have.
+/// The histories that shards are to have.
 type FollowedShards = [(Shard, Option<Witness>)];
 
 /// The most keys of a group: what the script has in its hands at once.
 const GROUP_KEYS: usize = 1000;
 
-/// Where a counter is.
+/// The index of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CounterIndex {
     /// The index of the group.
@@ -62,9 +62,9 @@ struct Run {
 struct DecideArguments<'q> {
     shards: Vec<&'q Shard>,
     groups: Vec<CounterGroup<'q>>,
-    /// Where the counters are, in the order of questions.
+    /// Indexes of the counters, in the order of questions.
     indexes: Vec<CounterIndex>,
-    /// What questions have in common, as the script is told it.
+    /// Forms that questions share, as the script takes them.
     forms: Vec<Vec<i64>>,
     /// The questions, in runs of those with one form.
     runs: Vec<Run>,
@@ -263,7 +263,7 @@ impl<'q> DecideArguments<'q> {
         }
     }
 
-    /// What the script answered.
+    /// Parses the script's answer.
     fn decided(
         &self,
         questions: &[Question],
@@ -337,7 +337,8 @@ impl CounterGroup<'_> {
         }
     }
 
-    /// What is kept of each key: lists of numbers, one for each key, which `numbers` answers in turn.
+    /// Parses the state of each key: lists of numbers, one for each key, which `numbers` returns in
+    /// turn.
     fn counts(&self, mut numbers: impl FnMut() -> Option<Vec<i64>>) -> Option<Vec<StoredCount>> {
         let mut list = || numbers().filter(|it| it.len() == self.keys.len());
         let (first, second) = (list()?.into_iter(), list()?.into_iter());
@@ -384,7 +385,7 @@ fn has_form_of(
         })
 }
 
-/// What a question may have in common with others, as the script is told it.
+/// Returns the form of a question, which others may share, as the script takes it.
 fn form_of(question: &Question, indexes: &[CounterIndex], groups: &[i64]) -> Vec<i64> {
     let counters = question.counters.iter().zip(indexes);
     let counters = counters.flat_map(|(counter, index)| {

@@ -1,4 +1,4 @@
-//! What the errors that Redis answers mean.
+//! Meanings of the errors that Redis answers.
 
 use redis::ServerError;
 
@@ -6,8 +6,8 @@ use super::layout;
 use crate::store::contract::error::{Failure, Refusal};
 use crate::store::contract::options::Credentials;
 
-/// What an error that a server answered means. The server's words are kept, unless a user's name
-/// or a password is among them.
+/// Returns the failure of a server's error. It has the server's words, unless a user's name or a
+/// password is among them.
 pub(super) fn of(error: &ServerError, credentials: &Credentials) -> Failure {
     let details = error.details().unwrap_or_default();
     let code = code(error.code(), details);
@@ -47,7 +47,7 @@ fn code<'a>(outer: &'a str, details: &'a str) -> &'a str {
     }
 }
 
-/// What may be told of the server's words, which are about what a user may not do perhaps.
+/// Returns the server's words with the user's name replaced; `None` if they may hold a credential.
 fn told(words: &str, credentials: &Credentials) -> Option<String> {
     credentials.taken_out_of(words, |name| format!("User {name} "), "the user ")
 }

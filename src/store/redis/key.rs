@@ -63,7 +63,7 @@ pub(super) fn position(Position([sequence, tag]): Position) -> String {
     format!("{sequence}-{tag}")
 }
 
-/// How many digits of a tag a witness has.
+/// Number of a tag's digits in a witness.
 const WITNESS_TAG: u64 = 10_000;
 
 /// The witness of an exchange after which the last change has this position: most of it is the sequence, the rest the last
@@ -88,7 +88,7 @@ pub(super) fn follows(after: Option<Witness>) -> String {
     }
 }
 
-/// What was charged ahead, as `push.lua` is told it.
+/// Encodes the state of charges ahead as `push.lua` takes it.
 pub(super) fn grants(grants: Option<Grants>) -> String {
     match grants {
         None => String::new(),

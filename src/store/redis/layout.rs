@@ -1,4 +1,4 @@
-//! How a namespace is divided, which all nodes must do in one way: it is noted in the hash of each of its shards.
+//! The layout of a namespace, which all nodes must share: it is recorded in the hash of each shard.
 //!
 //! The first shard there is in every layout. So whoever is about to use another one looks there first: nodes that
 //! divide a namespace differently would each count for themselves.
@@ -47,7 +47,7 @@ impl KnownLayouts {
     }
 }
 
-/// What a script says of a namespace that has another layout: that one, and this node's.
+/// Parses a script's words about a namespace with another layout: that one, and this node's.
 pub(super) fn mismatch(words: &str) -> Option<Failure> {
     let words: Vec<&str> = words.split(' ').collect();
     let [shards, cluster, own_shards, own_cluster] = &*words else {

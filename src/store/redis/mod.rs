@@ -62,11 +62,12 @@ const DECIDE: &str = concat!(
 pub struct Redis {
     way: Way,
     shards: u16,
-    /// How many nodes live.
+    /// Number of living nodes.
     nodes: Option<u64>,
     /// Whether what was charged ahead is lost.
     has_lost_grants: bool,
-    /// What the histories of shards are to have when they decide next, and what they were told to have.
+    /// Histories that shards are to have with the next decision, and those that they were told to
+    /// have.
     followed: Vec<(Shard, Option<Witness>)>,
     histories: Vec<(Shard, ShardHistory)>,
     prefix: Box<str>,
@@ -131,7 +132,8 @@ impl Strategy for Redis {
         }
     }
 
-    /// Those of a cluster have one connection to each of its nodes.
+    /// Returns a client that shares the connections, if the store is a cluster: one to each of its
+    /// nodes.
     fn share(&self) -> Option<Redis> {
         let Way::Cluster(cluster) = &self.way else {
             return None;
@@ -297,7 +299,7 @@ impl Strategy for Redis {
 }
 
 impl Redis {
-    /// The same by another way.
+    /// Returns a client over another transport.
     fn over(&self, way: Way) -> Redis {
         Redis {
             way,
@@ -363,7 +365,7 @@ impl Way {
         read(answer).ok_or_else(|| self.misunderstood(script.name))
     }
 
-    /// How many connections have been made.
+    /// Returns the number of connections made so far.
     fn connects(&self) -> u64 {
         match self {
             Way::One(link) => link.connects(),
@@ -387,7 +389,8 @@ impl Way {
     }
 }
 
-/// What tells a batch's entry in the stream from that of any other batch, in any epoch.
+/// Returns the tag that tells a batch's entry in the stream from that of any other batch, in any
+/// epoch.
 fn tag(batch: &Batch) -> u64 {
     let [random, _] = batch.node.0;
     random ^ batch.last().0 ^ batch.epoch.0.get()

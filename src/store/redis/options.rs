@@ -6,10 +6,10 @@ use crate::store::settings::common::CommonDirectives;
 use crate::store::settings::kind::{KindDirectives, KindOptions};
 use crate::store::settings::syntax::{PASSWORD, USERNAME, check_needs, exclusive};
 
-/// What only Redis has.
+/// Options of Redis alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisOptions {
-    /// What the servers are to each other.
+    /// Topology of the servers.
     pub topology: Topology,
     /// The number of the database; 0 in a cluster.
     pub database: u32,
@@ -17,7 +17,7 @@ pub struct RedisOptions {
     pub prefix: Box<str>,
 }
 
-/// What the servers of a Redis are to each other.
+/// The topology of the servers of a Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// Each is the whole store; one after the other is tried.
@@ -61,7 +61,7 @@ impl KindOptions for RedisOptions {
     }
 }
 
-/// What was said so far.
+/// The directives so far.
 #[derive(Debug, Default)]
 pub struct RedisDirectives {
     cluster: Option<bool>,

@@ -39,7 +39,8 @@ impl Script {
         Script { name, code, hash, knows_its_keys: true }
     }
 
-    /// The same, but a call names only some of its keys, and takes those that are missing for empty.
+    /// Returns the script for calls that name only some of its keys; missing ones are taken for
+    /// empty.
     pub(super) fn finding_keys(self) -> Script {
         Script { knows_its_keys: false, ..self }
     }

@@ -14,13 +14,13 @@ use crate::store::contract::options::{
 };
 use crate::store::contract::server::{ServerAddress, ServerName, server_of_url};
 
-/// What was said so far.
+/// The directives so far.
 #[derive(Debug, Default)]
 pub struct CommonDirectives {
     servers: Vec<ServerName>,
     username: Option<Secret>,
     password: Option<Secret>,
-    /// What the file holds.
+    /// Content of the file.
     password_file: Option<Secret>,
     /// It is the kind that knows what it may be: a number or a name.
     database: Option<Box<str>>,

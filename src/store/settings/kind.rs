@@ -1,4 +1,4 @@
-//! What a kind of datastore says of itself, to be in the registry.
+//! The traits of a kind of datastore that is in the registry.
 
 use super::common::CommonDirectives;
 use crate::policy::options::{Directive, OptionError};
@@ -7,13 +7,13 @@ use crate::store::contract::strategy::Strategy;
 
 /// A datastore that a `ratelimit_store` block can name, as a line of the registry.
 pub trait Registered: Decider<Options: KindOptions> + 'static {
-    /// How a block's directives become its options.
+    /// Reader of a block's directives, which become its options.
     type Directives: KindDirectives<Options = <Self as Strategy>::Options>;
 }
 
-/// What the options of one kind of datastore decide for its users.
+/// The properties of a kind of datastore that follow from its options.
 pub trait KindOptions {
-    /// Where servers listen unless they say otherwise.
+    /// Returns the default port of the servers.
     fn usual_port(&self) -> u16;
 
     /// Into how many shards the keys of a namespace are divided.
@@ -21,7 +21,8 @@ pub trait KindOptions {
         1
     }
 
-    /// How many servers are tried at most before there is a connection, where so many are configured.
+    /// Returns the greatest number of servers that are tried before there is a connection, of so
+    /// many configured ones.
     fn attempts(&self, servers: usize) -> usize {
         servers
     }
@@ -29,7 +30,7 @@ pub trait KindOptions {
 
 /// The directives that only one kind of datastore has, as far as they were read.
 pub trait KindDirectives: Default {
-    /// What becomes of them.
+    /// Options that they become.
     type Options: KindOptions;
 
     /// Their names.

@@ -1,4 +1,4 @@
-//! What the words of a `ratelimit_store` block may be, and which options go with which.
+//! Syntax of the words of a `ratelimit_store` block, and options that exclude each other.
 
 use core::net::Ipv6Addr;
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! What files may hold. How servers are spoken to with it is tested with each kind of them.
+//! Contents of certificate files. Connections with them are tested with each kind of server.
 
 use crate::store::contract::options::{TlsIdentity, TlsOptions};
 use crate::store::net::tls::TlsClient;

@@ -1,4 +1,4 @@
-//! What is decided of counts that were read.
+//! Decisions on counts that were read.
 
 use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::{Answer, Certainty, Few, Question};

@@ -18,8 +18,8 @@ use crate::store::cassandra::name::Partition;
 use crate::store::cassandra::push::micros;
 use crate::store::contract::strategy::{BatchId, Epoch, MAX_TOTAL, NodeId, Shard};
 
-/// As many counts as one charger remembers; and as many of them may be left when it is full and has forgotten
-/// those of ended windows.
+/// Greatest number of counts that one charger remembers. When it is full, as many may be left after
+/// it has forgotten those of ended windows.
 const MOST: usize = 100_000;
 const MOST_LEFT: usize = MOST / 4 * 3;
 /// For how many milliseconds a window has ended when its counts are forgotten: further than this, clocks of the
@@ -36,7 +36,7 @@ pub(crate) struct Chargers {
     pub(crate) last: Option<LastDecision>,
 }
 
-/// What a decider expects to find again.
+/// The state that a decider expects to find again.
 #[derive(Debug, Default)]
 pub(crate) struct LastDecision {
     pub(crate) epochs: HashMap<Shard, Epoch>,
@@ -53,21 +53,21 @@ pub(crate) struct Writers<'c> {
 /// A writer, and what it has written.
 #[derive(Debug)]
 pub(crate) struct Charger {
-    /// Whose rows the counts are.
+    /// Writer of the rows with the counts.
     pub(crate) writer: NodeId,
-    /// Whose changes others are told of.
+    /// Node whose changes others are told of.
     pub(crate) node: NodeId,
     /// Microseconds of the store's clock.
     pub(crate) began: i64,
     /// The number of the first batch of this id.
     first: u64,
     batches: u64,
-    /// When it charged last.
+    /// Time of the last charge.
     at: UnixMillis,
     counts: HashMap<CountName, i64>,
-    /// What it counted in windows that ended until then is not in `counts`.
+    /// End of the latest windows whose counts are no longer in `counts`.
     forgotten_until: UnixMillis,
-    /// What the exchange that is under way, or has failed, has changed, in this order.
+    /// Changes of the exchange that is under way, or has failed, in their order.
     unsure: Vec<Unsure>,
 }
 
@@ -78,7 +78,7 @@ type CountName = (Partition, Box<[u8]>);
 pub(crate) struct Unsure {
     pub(crate) partition: Partition,
     pub(crate) key: Box<[u8]>,
-    /// What it was before, in thousandths.
+    /// Count before the change, in thousandths.
     pub(crate) before: i64,
     pub(crate) expires_in: Duration,
 }
@@ -97,12 +97,12 @@ impl Chargers {
             .unwrap_or_else(|| Charger::new(node, now))
     }
 
-    /// Those of an exchange: none yet.
+    /// Begins an exchange, which has no writers yet.
     pub(crate) fn writers(&mut self) -> Writers<'_> {
         Writers { chargers: self, of_shards: BTreeMap::new() }
     }
 
-    /// Those of the exchange before, if that failed: they have their counts of before it.
+    /// Returns the writers of the exchange before, with their counts of before it, if it failed.
     pub(crate) fn unsure(&mut self) -> Option<Writers<'_>> {
         let is_unsure = |charger: &Charger| !charger.unsure.is_empty();
         if !self.all.values().any(is_unsure) {
@@ -189,7 +189,7 @@ impl Charger {
         self.first = self.batches.saturating_add(1);
     }
 
-    /// What is unsure, each counter once, as it was before.
+    /// Returns the unsure counters, each once, with its count before the exchange.
     pub(crate) fn unsure(&self) -> Vec<Unsure> {
         let mut first: BTreeMap<(Partition, &[u8]), &Unsure> = BTreeMap::new();
         for unsure in &self.unsure {
@@ -205,7 +205,7 @@ impl Charger {
         BatchId::new(self.batches, 0)
     }
 
-    /// When it charged last.
+    /// Returns the time of the last charge.
     pub(crate) fn at(&self) -> UnixMillis {
         self.at
     }
@@ -215,12 +215,12 @@ impl Charger {
         BatchId::new(self.first, 0)
     }
 
-    /// That of its last.
+    /// Returns the number of the last batch.
     pub(crate) fn last(&self) -> BatchId {
         BatchId::new(self.batches, 0)
     }
 
-    /// What it has counted of a counter, in thousandths.
+    /// Returns the charger's count of a counter, in thousandths.
     pub(crate) fn count(&self, partition: Partition, key: &[u8]) -> i64 {
         let name = (partition, key.into());
         self.counts.get(&name).copied().unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Which nodes of the ring are awake: the driver waits long for one that takes a connection and then says
-//! nothing, and makes no session until each node has a connection or an error.
+//! Probes of the ring's nodes: the driver waits long for a node that takes a connection and then
+//! says nothing, and makes no session until each node has a connection or an error.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -18,7 +18,7 @@ use crate::store::net::tls::TlsClient;
 /// Lets the driver connect to a node if that answers something in time: its address is what it is.
 pub(super) struct Awake {
     pub(super) within: Duration,
-    /// What connections are encrypted with, and a name that nodes may have.
+    /// TLS client of the connections, and a name that nodes may have.
     pub(super) tls: Option<(TlsClient, Box<str>)>,
 }
 
@@ -43,7 +43,7 @@ impl Awake {
         answered.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
-    /// What it says is for the driver.
+    /// Asks a node for its first answer, which is for the driver.
     async fn asked(&self, address: SocketAddr) -> io::Result<()> {
         let stream = TcpStream::connect(address).await?;
         let _answer = match &self.tls {

@@ -16,7 +16,7 @@ use crate::store::net::greeting::{Greeting, Protocol};
 /// no body.
 const OPTIONS: [u8; 9] = [4, 0, 0, 0, 5, 0, 0, 0, 0];
 
-/// As a server begins: the version that it answers with.
+/// Describes the first bytes of a server: the version that it answers with.
 pub(super) fn protocol(access: &Access) -> Protocol {
     Protocol { name: "Cassandra", first: b"\x84\x83\x85", has_tls: access.has_tls() }
 }

@@ -58,7 +58,7 @@ pub(super) struct RingLink {
     access: Access,
     options: CassandraOptions,
     tables: CqlTables,
-    /// Where stores with these options find the session of the thread.
+    /// Place where stores with these options find the thread's session.
     place: Arc<SessionPlace>,
     current: Option<Arc<Connected>>,
     /// Whether an exchange had no answer in time, so that the session is to be looked at.
@@ -67,10 +67,10 @@ pub(super) struct RingLink {
     described: Option<String>,
 }
 
-/// How soon it is tried again to use tables that were just created.
+/// Pause before tables that were just created are used again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Where a session is, which ends with the last store that used it.
+/// The place of a session, which ends with the last store that used it.
 type SessionPlace = Mutex<Weak<Connected>>;
 
 /// A session whose keyspace and tables are there.
@@ -121,7 +121,7 @@ impl RingLink {
         }
     }
 
-    /// How many sessions were made through this.
+    /// Returns the number of sessions made so far.
     pub(super) fn connects(&self) -> u64 {
         self.connects
     }
@@ -322,12 +322,13 @@ async fn begin(
     Ok(session)
 }
 
-/// How long a node may say nothing: of the time for an attempt to connect, what one may take that hangs.
+/// Returns the longest silence of a node: the part of the time for connecting that a node which
+/// hangs may take.
 fn silence(access: &Access) -> Duration {
     access.connect_timeout.checked_div(2).unwrap_or_default()
 }
 
-/// How statements are executed: once, by whichever node.
+/// Returns the profile of statements: executed once, by any node.
 fn profile(options: &CassandraOptions) -> ExecutionProfileBuilder {
     ExecutionProfile::builder()
         .consistency(match options.consistency {

@@ -20,7 +20,7 @@ pub(crate) enum Cql {
     Clock,
 }
 
-/// What is summed up is more than 64 bits, if it is the most that there can be often enough.
+/// Statements. Sums have more than 64 bits, since the largest counts may be added often enough.
 ///
 /// The clock is not that of `now()`, which stands still for as long as a node's clock was set back, and windows
 /// with it.

@@ -1,4 +1,4 @@
-//! What decisions charge whose exchanges fail.
+//! Charges of decisions whose exchanges fail.
 
 use tokio::time::timeout;
 

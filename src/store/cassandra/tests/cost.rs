@@ -1,5 +1,5 @@
-//! What Cassandra and a node spend on a cycle with many changed keys, and on decisions: measured, not judged,
-//! since that depends on the machine.
+//! Costs of a cycle with many changed keys, and of decisions, for Cassandra and a node: measured,
+//! not judged, since they depend on the machine.
 //!
 //! `cargo test --profile fast --no-default-features --features cassandra,measure --lib -- --nocapture
 //! --test-threads 1 cassandra_takes cassandra_decides`

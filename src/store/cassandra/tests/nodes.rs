@@ -1,4 +1,4 @@
-//! What is known of nodes, and how long.
+//! Knowledge about nodes, and how long it lasts.
 
 use crate::store::cassandra::position::node_bytes;
 use crate::store::contract::strategy::Strategy as _;

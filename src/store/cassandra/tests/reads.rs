@@ -14,7 +14,7 @@ use crate::testing::proxy::Proxy;
 const WRITERS: usize = 8;
 const KEYS: usize = 120;
 
-/// What a writer counts: keys that are long.
+/// Returns a writer's keys, which are long.
 fn counted(writer: usize) -> impl Iterator<Item = String> {
     (0..KEYS).map(move |number| format!("{writer}-{number}-{}", "x".repeat(180)))
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// As in docs/postgres.md.
+/// Rights as docs/postgres.md lists them.
 const GRANTS: &str = "
     GRANT USAGE ON SCHEMA {} TO {user};
     GRANT SELECT, INSERT, UPDATE, DELETE ON {}.rl_counters, {}.rl_counters_epochs,

@@ -1,4 +1,4 @@
-//! Who hears what, and what is believed of what is heard: a channel is open to every role.
+//! Listeners of a channel that is open to every role, and news that are believed.
 
 use super::*;
 use crate::store::contract::strategy::PushNews;
@@ -11,7 +11,7 @@ async fn tell(node: &mut Node<Postgres>, diffs: Vec<Diff>) {
     assert!(matches!(pushed, Pushed::Applied { .. }), "{pushed:?}");
 }
 
-/// What is heard next, if it is heard at once.
+/// Returns the next news, if they come at once.
 async fn heard(listener: &mut Listener<Postgres>) -> Vec<PushNews> {
     listener.store.hear(&listener.ears).await.unwrap()
 }

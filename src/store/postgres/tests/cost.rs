@@ -1,5 +1,5 @@
-//! How long a cycle with many changed keys takes, and how much room they need: measured, not judged,
-//! since that depends on the machine.
+//! Times of a cycle with many changed keys, and the room that they need: measured, not judged,
+//! since they depend on the machine.
 //!
 //! `cargo test --release --no-default-features --features measure -- --nocapture postgres_takes`
 
@@ -226,7 +226,7 @@ fn postgres_keeps_logs() {
     });
 }
 
-/// What it costs that a push is told to nodes that listen.
+/// Measures the cost of telling a push to nodes that listen.
 #[test]
 fn postgres_takes_to_tell() {
     const NODES: usize = 10;

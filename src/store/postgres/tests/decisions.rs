@@ -1,4 +1,4 @@
-//! What only Postgres does when it decides: transactions that meet each other.
+//! Decisions of Postgres alone: transactions that meet each other.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn asking(schema: &Schema) -> Asking<Postgres> {
     Asking::new(schema.connect())
 }
 
-/// What is counted of all keys, by window.
+/// Returns the counts of all keys, by window.
 fn counted(schema: &Schema) -> BTreeMap<u64, i64> {
     let rows = schema.ask(
         "SELECT window_number, sum(thousandths) / 1000 FROM {}.rl_counters

@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::conformance::Others;
 
-/// What a column of a type may be set to, as SQL has it.
+/// Returns SQL expressions of values that a column of a type may be set to.
 fn junk(kind: &str) -> &'static [&'static str] {
     match kind {
         "smallint" => &["0", "-1", "32767"],

@@ -1,4 +1,4 @@
-//! How logs of moving windows and buckets are kept.
+//! Logs of moving windows, and buckets, as they are kept.
 
 use super::*;
 use crate::policy::algorithm::{Algorithm, LevelKind, MovingCount, StoredKind};

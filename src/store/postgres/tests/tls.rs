@@ -69,7 +69,7 @@ fn options_that_cannot_be_used_are_told() {
     fails(&Place::shared(), options, cause);
 }
 
-/// Such a server offers to bind the password to the channel, which need not be done.
+/// Connects to a server that offers to bind the password to the channel, which need not be done.
 #[test]
 fn passwords_are_given_over_tls() {
     let authority = Authority::new();

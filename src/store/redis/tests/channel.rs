@@ -1,4 +1,4 @@
-//! What is heard when connections end, servers change, or a right is missing.
+//! News when connections end, servers change, or a right is missing.
 
 use futures_util::future::join as both;
 
@@ -9,7 +9,7 @@ use crate::store::contract::strategy::PushNews;
 use crate::store::redis::key;
 use crate::testing::redis::cluster::{Migration, Servers, connections};
 
-/// What was heard of key a.
+/// Returns the totals of key a in the news.
 fn total_of(news: &[PushNews]) -> Vec<i64> {
     news.iter().map(|it| it.counts[0].total.whole()).collect()
 }

@@ -1,4 +1,4 @@
-//! What nodes of a Redis Cluster decide, each about the shards that it has.
+//! Decisions of nodes of a Redis Cluster, each about its own shards.
 
 use tokio::time::timeout;
 

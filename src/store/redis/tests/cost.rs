@@ -163,14 +163,14 @@ fn redis_is_held() {
     });
 }
 
-/// So many questions about keys, of a counter and a limit each.
+/// Returns so many questions about keys, of a counter and a limit each.
 fn questions(count: usize, key: impl Fn(usize) -> usize, hits: i64) -> Vec<Question> {
     let name = |index| format!("{:020}", key(index).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let of_key = |index| question_of(&name(index), Algorithm::Sliding, hits);
     (0..count).map(of_key).collect()
 }
 
-/// What many nodes ask, each again as soon as it was answered, or only one.
+/// Asks the questions of many nodes, each again as soon as it was answered, or of only one.
 async fn ask_for_a_while(nodes: &mut [Asking<Redis>], asked: &[Vec<Question>]) {
     let ask = async |node: &mut Asking<Redis>| {
         for questions in asked {
@@ -301,7 +301,7 @@ fn long_logs_hold_a_server() {
     });
 }
 
-/// The same, of exchanges as large as they may be: many limits, long keys.
+/// Measures exchanges as large as they may be: many limits, long keys.
 ///
 /// `cargo test --release --no-default-features --features measure -- --nocapture large_questions`
 #[test]

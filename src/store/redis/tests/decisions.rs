@@ -1,4 +1,4 @@
-//! What only Redis does when it decides.
+//! Decisions of Redis alone.
 
 use super::*;
 use crate::policy::algorithm::{Algorithm, LevelKind, StoredKind};
@@ -29,7 +29,7 @@ pub(super) fn one() -> Question {
     in_an_hour("a", 1000)
 }
 
-/// What is counted after each decision, in whole hits.
+/// Returns the count after each decision, in whole hits.
 pub(super) fn counted(decided: &Decided) -> Vec<i64> {
     let readings = decided.answers.iter().flat_map(|it| &it.readings);
     readings.map(|reading| reading.windows().current.whole()).collect()

@@ -1,4 +1,5 @@
-//! What somebody else wrote over our keys: each is as if it had been deleted, and harms no other.
+//! Keys of ours that somebody else overwrote: each is as if it had been deleted, and harms no
+//! other.
 
 use super::decisions::{asks, counted, in_a_bucket, open};
 use super::*;
@@ -8,7 +9,7 @@ use crate::store::contract::decision::Question;
 use crate::store::contract::strategy::{Epoch, MAX_TOTAL};
 use crate::testing::conformance::{Asking, HOUR, question};
 
-/// What is no count.
+/// Values that are no count.
 const NO_COUNTS: [&str; 19] = [
     "abc", "1.5", "0x10", "1e9", "1e30", "nan", "inf", "-inf", "", " ", " 5", "5 ", "5 6", "5,6",
     "-", "--5", "5-", "5\n", "\0",
@@ -183,7 +184,7 @@ fn what_is_no_count_is_nothing_to_a_decision() {
     });
 }
 
-/// Where a bucket is from which a hit leaks in an hour.
+/// Returns the key of a bucket from which a hit leaks in an hour.
 fn bucket_of(epoch: Epoch, key: &str) -> String {
     counts_of(epoch, &format!("r0.00027777777777777778:{key}"))
 }
@@ -223,7 +224,7 @@ fn what_is_no_bucket_is_replaced() {
     });
 }
 
-/// What fails, once.
+/// Checks for an error about a wrong type, which happens once.
 pub(super) fn is_of_wrong_type(error: &StoreError) {
     assert!(
         matches!(&error.failure, Failure::Failed(words) if words.contains("WRONGTYPE")),

@@ -5,7 +5,7 @@ use super::foreign::{TYPES, overwrite};
 use super::*;
 use crate::testing::conformance::Others;
 
-/// What somebody may write where a text is.
+/// Values that somebody may write in place of a text.
 const TEXTS: [&[u8]; 22] = [
     b"",
     b"garbage",
@@ -31,7 +31,7 @@ const TEXTS: [&[u8]; 22] = [
     &[b'9'; 400],
 ];
 
-/// What somebody may do to a stream.
+/// Commands that somebody may run on a stream.
 const TO_STREAMS: [&[&str]; 12] = [
     &["XADD", "key", "*", "a", "b"],
     &["XADD", "key", "*", "node", "x", "count", "y", "changes", "z"],
@@ -54,7 +54,7 @@ fn keys(server: &Server) -> Vec<String> {
     keys
 }
 
-/// What nodes have written, told from what they write another time.
+/// Returns the end of a key's value that nodes have written, which tells it from other writes.
 fn end_of(key: &str) -> &str {
     key.rsplit("}:").next().unwrap()
 }

@@ -1,4 +1,4 @@
-//! How much is kept in the server, and for how long.
+//! Amount and lifetime of the keys in the server.
 
 use super::*;
 

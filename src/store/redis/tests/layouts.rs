@@ -1,4 +1,4 @@
-//! That all nodes divide a namespace in one way, and that servers are what they are taken for.
+//! Layouts that all nodes must share, and servers that are not what they are taken for.
 
 use super::clusters::all_shards;
 use super::decisions::{counted, one};
@@ -23,7 +23,7 @@ fn on_one_server(cluster: &Servers) -> Redis {
     connect(cluster.primaries[cluster.owner(&shard("api"))].tcp())
 }
 
-/// What becomes of a push, of a new epoch and of a decision of each shard that a node has.
+/// Returns the errors of a push, of a new epoch and of a decision of each shard of a node.
 async fn refusals(store: impl Fn() -> Redis) -> Vec<String> {
     let mut refusals = Vec::new();
     let shards = all_shards().filter(|it| it.number < store().shards());

@@ -1,4 +1,4 @@
-//! How logs of moving windows are kept: long ones, old ones, and what somebody else wrote in their place.
+//! Logs of moving windows: long ones, old ones, and others' writes in their place.
 
 use super::decisions::open;
 use super::foreign::{TYPES, is_of_wrong_type, overwrite};

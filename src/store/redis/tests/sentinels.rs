@@ -17,7 +17,7 @@ pub(super) fn known_by_one(sentinel: &Server) -> Redis {
     Redis::new(&options, &redis)
 }
 
-/// What a sentinel answers that takes this server for the primary.
+/// Returns the address of a sentinel that takes this server for the primary.
 fn naming(server: &Server) -> ServerAddress {
     let port = server.port.to_string();
     let length = port.len();
