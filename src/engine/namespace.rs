@@ -19,7 +19,7 @@ pub struct Namespace<'m> {
     index: NamespaceIndex,
     /// Its syncs with a store, if it has one: one for each shard.
     syncs: Vec<SyncState<'m>>,
-    /// When hits are pushed before their time.
+    /// Share that is kept from the store.
     early: EarlyShare,
     /// Whether nodes admit their shares only while the store is away.
     shares_alone: bool,
@@ -66,12 +66,14 @@ impl<'m> Namespace<'m> {
         })
     }
 
-    /// The same namespace, which keeps at most such a share of a limit from the store until its next sync.
+    /// Returns the namespace with at most such a share of a limit kept from the store until its
+    /// next sync.
     pub fn pushed_early(self, early: EarlyShare) -> Self {
         Namespace { early, ..self }
     }
 
-    /// The same namespace, in which nodes admit of each limit their shares only while the store is away.
+    /// Returns the namespace with or without `on_loss share`: nodes admit of each limit their
+    /// shares only while the store is away.
     pub fn sharing_alone(self, shares_alone: bool) -> Self {
         Namespace { shares_alone, ..self }
     }
@@ -86,8 +88,8 @@ impl<'m> Namespace<'m> {
         self.early
     }
 
-    /// The same namespace, under a new configuration: into how many shards the store divides it with
-    /// which it is synced; 0: it is not synced.
+    /// Returns the namespace under a new configuration, synced with a store that divides it into so
+    /// many shards; 0: it is not synced.
     ///
     /// # Errors
     ///
@@ -103,7 +105,8 @@ impl<'m> Namespace<'m> {
         Ok(self)
     }
 
-    /// The same namespace, for one more process that syncs it with the same store as others: they go on.
+    /// Returns the namespace for one more process that syncs it with the same store: the others go
+    /// on.
     ///
     /// # Errors
     ///
@@ -167,7 +170,7 @@ impl<'m> Namespace<'m> {
     }
 }
 
-/// Why a function of the library did nothing.
+/// The reason why a function of the library did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RateLimitingError {

@@ -1,4 +1,4 @@
-//! What a store has counted of a key, noted in a node's table.
+//! Writes a store's total of a key into a node's table.
 
 use crate::policy::hits::Hits;
 use crate::policy::window::Clock;

@@ -1,4 +1,4 @@
-//! How a namespace has its store decide about hits before a call returns.
+//! Decisions of a namespace's store about hits, before a call returns.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::store::contract::decision::{Answer, Question};
 pub(super) struct StoreDecisions {
     store: Datastore,
     deciders: Deciders,
-    /// Of each shard, by its number.
+    /// Questions of each shard, by its number.
     shards: Vec<ShardQuestions>,
     options: DecisionOptions,
     /// The thread that talks to stores, whose clock says when time is up.
@@ -39,7 +39,7 @@ struct ShardQuestions {
 }
 
 impl StoreDecisions {
-    /// Those of a namespace, and the tasks that ask the store for them.
+    /// Creates the questions of a namespace, and the tasks that ask the store.
     pub(super) fn new(
         namespace: &Arc<DefinedNamespace>,
         store: &Datastore,
@@ -143,7 +143,7 @@ impl StoreDecisions {
         shard.is_some_and(|it| it.ask(charged.refund(), None, Duration::ZERO))
     }
 
-    /// What comes before time is up, or nothing at all can come any more.
+    /// Returns the answer that comes in time, if any can still come.
     fn in_time(
         &self,
         answer: oneshot::Receiver<Answer>,

@@ -44,7 +44,7 @@ impl<'k> Increment<'k> {
     }
 }
 
-/// What `increment` comes to.
+/// The outcome of `increment`.
 pub(super) enum IncrementOutcome {
     /// The rate.
     Here(Hits),

@@ -20,12 +20,12 @@ pub struct Datastore(Arc<dyn StoreSource>);
 /// The shortest lease.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// What syncs namespaces with a store, and has it decide about hits.
+/// The trait that syncs namespaces with a store, and has it decide about hits.
 trait StoreSource: Send + Sync {
     /// Into how many shards the store divides a namespace.
     fn shards(&self) -> u16;
 
-    /// How long a user that syncs and says nothing is thought to be alive.
+    /// Returns the time after which a user that syncs, and is silent, counts as dead.
     fn lease_lifetime(&self) -> Duration;
 
     /// Whether it decides about hits by this algorithm.
@@ -38,7 +38,7 @@ trait StoreSource: Send + Sync {
     fn decide(&self, tasks: QuestionTasks) -> ServedTask;
 }
 
-/// What serves a namespace.
+/// A future that serves a namespace.
 pub(super) type ServedTask = Pin<Box<dyn Future<Output = ()>>>;
 
 impl Datastore {
@@ -203,7 +203,7 @@ where
     }
 }
 
-/// One that decides.
+/// A store of the caller's own that decides.
 struct DecidingSource<F>(OwnSource<F>);
 
 impl<S, F> StoreSource for DecidingSource<F>

@@ -20,12 +20,12 @@ pub(super) struct DefinedNamespace {
     counters: WithTable<CountersInTable>,
 }
 
-/// What of a namespace borrows its table.
+/// The parts of a namespace that borrow its table.
 #[derive(Debug)]
 pub(super) struct NamespaceCounters<'m> {
     pub(super) namespace: Namespace<'m>,
     windows: Vec<WindowCounters<'m>>,
-    /// What a store counts whatever comes, if it decides.
+    /// Limiters by which a deciding store counts whatever comes.
     unlimited: Vec<Limiter<'m>>,
 }
 
@@ -63,12 +63,12 @@ impl DefinedNamespace {
         Ok(DefinedNamespace { counters: counters?, name, sizes, sync, shards })
     }
 
-    /// What borrows the table.
+    /// Returns the parts that borrow the table.
     pub(super) fn counters(&self) -> &NamespaceCounters<'_> {
         self.counters.get()
     }
 
-    /// What `make` makes of the namespace, kept with its memory.
+    /// Calls `make` with the namespace, and keeps the result with its memory.
     pub(super) fn keep<F: InTable>(
         &self,
         make: impl for<'m> FnOnce(Namespace<'m>) -> F::Of<'m>,
@@ -91,7 +91,8 @@ impl DefinedNamespace {
         Ok(callback(&WindowCounters::new(namespace, size)))
     }
 
-    /// What counts whatever comes in windows of this size, by the store's decision.
+    /// Returns the limiter that counts whatever comes in windows of this size, by the store's
+    /// decision.
     pub(super) fn unlimited(&self, size: WindowSize) -> Result<&Limiter<'_>, ArgumentError> {
         self.check_size("window_size", size)?;
         let mut unlimited = self.counters().unlimited.iter();
@@ -112,7 +113,7 @@ impl DefinedNamespace {
     }
 }
 
-/// What `make` makes of a namespace in its memory. A namespace may get its place there; of several
+/// Calls `make` with a namespace in its memory. The namespace may get its place there; of several
 /// processes, one at a time does so.
 fn with_namespace<F: InTable>(
     memory: &Arc<TableMemory>,

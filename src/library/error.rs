@@ -1,4 +1,4 @@
-//! What goes wrong, by operation.
+//! Errors, by operation.
 
 use core::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use crate::engine::functions::arguments::ArgumentError;
 use crate::engine::{RateLimitingError, SyncError};
 
-/// Why there is no new namespace.
+/// The reason why there is no new namespace.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NewError {
@@ -18,7 +18,7 @@ pub enum NewError {
     System(io::Error),
 }
 
-/// Why a call did nothing, or is not known to have.
+/// The reason why a call did nothing, or is not known to have done something.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CallError {

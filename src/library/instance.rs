@@ -42,14 +42,14 @@ struct InstanceNamespace {
     namespace: Arc<DefinedNamespace>,
     /// To what syncs it; `None`: it is local.
     commands: Option<UnboundedSender<SyncCommand>>,
-    /// Of its store, if that decides about each hit.
+    /// Decisions of its store, if that decides about each hit.
     decisions: Option<Arc<StoreDecisions>>,
 }
 
 /// The instances that are in use.
 static INSTANCES: Mutex<BTreeMap<Box<str>, Weak<InstanceState>>> = Mutex::new(BTreeMap::new());
 
-/// What a lock guards is whole at any time, whatever became of a thread that had it.
+/// Locks a mutex. Its value is whole at any time, even after a thread that held it has panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -174,7 +174,8 @@ impl Instance {
         }
     }
 
-    /// As [`Instance::increment`], as a future that any executor can run. Hits may count if it is dropped.
+    /// Counts as [`Instance::increment`] does, as a future that any executor can run. Hits may
+    /// count if it is dropped.
     ///
     /// # Errors
     ///
@@ -259,7 +260,8 @@ impl Instance {
         block_on(self.sync_async(namespace))
     }
 
-    /// As [`Instance::sync`], as a future that any executor can run. What it began goes on if it is dropped.
+    /// Syncs as [`Instance::sync`] does, as a future that any executor can run. A sync that has
+    /// begun goes on if the future is dropped.
     ///
     /// # Errors
     ///
@@ -287,7 +289,8 @@ impl Instance {
         block_on(self.fetch_async(namespace, time, timeout))
     }
 
-    /// As [`Instance::fetch`], as a future that any executor can run. What it began goes on if it is dropped.
+    /// Fetches as [`Instance::fetch`] does, as a future that any executor can run. A fetch that has
+    /// begun goes on if the future is dropped.
     ///
     /// # Errors
     ///

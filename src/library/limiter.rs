@@ -15,7 +15,7 @@ use crate::policy::limit::{Burst, Limit};
 use crate::policy::namespace::DEFAULT_NAMESPACE;
 use crate::table::{InTable, WithTable};
 
-/// What a [`RateLimiter`] is to admit.
+/// Options of a [`RateLimiter`]: the hits that it admits.
 #[derive(Clone, Debug)]
 pub struct LimiterOptions {
     pub(super) namespace: String,
@@ -28,7 +28,7 @@ enum Admits {
     Rate { rate: f64, burst: f64 },
 }
 
-/// How the hits of a window are counted.
+/// The type of a window: how its hits are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WindowType {
@@ -47,7 +47,7 @@ pub enum WindowType {
 #[derive(Debug)]
 pub struct RateLimiter {
     limiter: WithTable<LimiterInTable>,
-    /// Of the store, if that decides.
+    /// Decisions of the store, if it decides.
     decisions: Option<Arc<StoreDecisions>>,
 }
 
@@ -62,7 +62,7 @@ impl InTable for LimiterInTable {
     }
 }
 
-/// What a [`RateLimiter`] says about hits.
+/// The decision of a [`RateLimiter`] on hits.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Decision<'l> {
@@ -70,9 +70,9 @@ pub struct Decision<'l> {
     pub is_admitted: bool,
     /// After what time they are within the rate, for a limit by a rate; otherwise zero.
     pub delay: Duration,
-    /// How many hits more would be admitted now, with a fraction.
+    /// Number of hits that would still be admitted now, with a fraction.
     pub remaining: f64,
-    /// What was counted, with these hits if they are admitted.
+    /// Rate, with these hits if they are admitted.
     pub rate: f64,
     /// After what time as many hits would be admitted if none came before; `None`: never.
     pub retry_after: Option<Duration>,
@@ -80,8 +80,8 @@ pub struct Decision<'l> {
 }
 
 impl LimiterOptions {
-    /// So many hits in a window of this size, which slides unless [`LimiterOptions::window_type`] says
-    /// otherwise.
+    /// Admits so many hits in a window of this size, which slides unless
+    /// [`LimiterOptions::window_type`] says otherwise.
     pub fn window(limit: f64, window: Duration) -> LimiterOptions {
         LimiterOptions {
             namespace: DEFAULT_NAMESPACE.into(),
@@ -89,12 +89,13 @@ impl LimiterOptions {
         }
     }
 
-    /// So many hits a second, and so many more at once: a leaky bucket, as nginx's `limit_req` has it.
+    /// Admits so many hits a second, and so many more at once: a leaky bucket, as nginx's
+    /// `limit_req` has it.
     pub fn rate(rate: f64, burst: f64) -> LimiterOptions {
         LimiterOptions { namespace: DEFAULT_NAMESPACE.into(), admits: Admits::Rate { rate, burst } }
     }
 
-    /// How the hits of the window are counted; a limit by a rate has no window.
+    /// Sets the type of the window; a limit by a rate has no window.
     pub fn window_type(self, window_type: WindowType) -> Self {
         let admits = match self.admits {
             Admits::Windows { limit, window, .. } => Admits::Windows { limit, window, window_type },
@@ -200,7 +201,8 @@ impl RateLimiter {
         }
     }
 
-    /// As [`RateLimiter::incoming`], as a future that any executor can run. The hit may count if it is dropped.
+    /// Decides as [`RateLimiter::incoming`] does, as a future that any executor can run. The hit
+    /// may count if it is dropped.
     ///
     /// # Errors
     ///
@@ -213,8 +215,8 @@ impl RateLimiter {
         self.incoming_hits_async(key, 1.0, commit).await
     }
 
-    /// As [`RateLimiter::incoming_hits`], as a future that any executor can run. Hits may count if it is
-    /// dropped.
+    /// Decides as [`RateLimiter::incoming_hits`] does, as a future that any executor can run. Hits
+    /// may count if it is dropped.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ use crate::table::{MemoryError, TableMemory};
 pub struct Memory(Arc<TableMemory>);
 
 impl Memory {
-    /// So many bytes of this process.
+    /// Allocates so many bytes for this process.
     ///
     /// # Errors
     ///
@@ -55,8 +55,8 @@ impl Memory {
         Ok(Memory::of(TableMemory::in_file(file, bytes)?))
     }
 
-    /// So many bytes in a file without a name (a memfd), which is shared with the processes that are
-    /// given [`Memory::fd`]. Nobody can change its length.
+    /// Creates a file of so many bytes without a name (a memfd), which is shared with the processes
+    /// that are given [`Memory::fd`]. Nobody can change its length.
     ///
     /// # Errors
     ///

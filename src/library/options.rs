@@ -1,4 +1,4 @@
-//! What `new` is told of a namespace.
+//! Options of a new namespace.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use crate::policy::namespace::{
 };
 use crate::policy::window::WindowSize;
 
-/// What [`Instance::new`](super::Instance::new) is told of a namespace: the specification's options.
+/// Options of [`Instance::new`](super::Instance::new), as the specification has them.
 #[derive(Clone, Debug)]
 pub struct NewOptions {
     pub(super) dict: Memory,
@@ -32,7 +32,7 @@ pub(super) struct Checked<'o> {
     pub(super) store: Option<(&'o Datastore, StoreUse)>,
 }
 
-/// What a namespace has a store for.
+/// The purpose of a namespace's store.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StoreUse {
     /// It is synced with it, once in a period.
@@ -41,7 +41,7 @@ pub(super) enum StoreUse {
     Synchronous(DecisionOptions),
 }
 
-/// How long a hit waits for a store's decision, and what becomes of it then.
+/// Options of decisions: the wait for the store, and the decision without it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DecisionOptions {
     pub(super) timeout: Duration,
@@ -91,14 +91,14 @@ impl NewOptions {
         NewOptions { strategy: Some(store), ..self }
     }
 
-    /// How long a hit waits for the store's decision, where `sync_rate` is zero: 1 ms to a minute; 50 ms if
-    /// it is not said.
+    /// Sets the longest wait of a hit for the store's decision, where `sync_rate` is zero: 1 ms to
+    /// a minute; by default 50 ms.
     pub fn timeout(self, timeout: Duration) -> Self {
         NewOptions { timeout: Some(timeout), ..self }
     }
 
-    /// What becomes of a hit then, and while the store is known to be away, which no hit waits for;
-    /// [`OnError::Local`] if it is not said.
+    /// Sets the decision on a hit after that, and while the store is known to be away, which no hit
+    /// waits for; by default [`OnError::Local`].
     pub fn on_error(self, on_error: OnError) -> Self {
         NewOptions { on_error: Some(on_error), ..self }
     }
@@ -125,7 +125,7 @@ impl NewOptions {
         Ok(Checked { name: name.into(), sizes, store })
     }
 
-    /// What the store is for, if it can do that.
+    /// Returns the purpose of the store, if it can serve it.
     fn store_use(&self, rate: Duration, store: &Datastore) -> Result<StoreUse, ArgumentError> {
         match arguments::sync_rate(rate.as_secs_f64())? {
             SyncMode::Periodic(period) => return Ok(StoreUse::Periodic(period)),

@@ -1,4 +1,5 @@
-//! What a store is asked about hits, in the thread that talks to stores: what waits is asked at once.
+//! Questions to a store about hits, in the thread that talks to stores: those that wait are asked
+//! at once.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::time::Duration;
@@ -18,10 +19,10 @@ use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::retry::Retries;
 use crate::table::MonotonicMillis;
 
-/// How many counters are charged at once of those that were counted without the store: others wait.
+/// Number of counters that are charged at once for hits that were counted without the store.
 const UNSENT_AT_ONCE: usize = 32;
 
-/// What a caller asks.
+/// A command of a caller.
 pub(super) enum StoreCommand {
     /// About hits.
     Decide(AskedQuestion),
@@ -36,11 +37,11 @@ pub(super) struct AskedQuestion {
     pub(super) reply: Option<oneshot::Sender<Answer>>,
     /// Until when the caller waits, by the machine's monotonic clock.
     pub(super) deadline: Duration,
-    /// When it was asked.
+    /// Time of the question.
     pub(super) at: MonotonicMillis,
 }
 
-/// Who waits for an answer and until when, and when it was asked.
+/// The receiver of an answer, its deadline, and the time of the question.
 type AskedBy = (Option<oneshot::Sender<Answer>>, Duration, MonotonicMillis);
 
 impl AskedQuestion {
@@ -78,11 +79,11 @@ pub(super) struct QuestionTask {
     pub(super) shard: u16,
     pub(super) asked: UnboundedReceiver<StoreCommand>,
     pub(super) is_away: IsAway,
-    /// What was counted without the store.
+    /// Hits that were counted without the store.
     pub(super) unsent: UnsentHits,
 }
 
-/// Those about all shards.
+/// The tasks of all shards.
 pub(super) struct QuestionTasks(pub(super) Vec<QuestionTask>);
 
 impl QuestionTasks {

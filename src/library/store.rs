@@ -1,4 +1,5 @@
-//! What a store of the caller's own is made of: for [`Datastore::own`](super::Datastore::own).
+//! The traits and types of a store of the caller's own: for
+//! [`Datastore::own`](super::Datastore::own).
 //!
 //! A store has the trait [`Strategy`]; how counts stay exact is told where the source of that begins. A suite
 //! of tests, `conformance`, which the crate has with the feature of this name, shows whether they do. A store

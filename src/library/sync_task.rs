@@ -13,13 +13,14 @@ use crate::store::contract::strategy::Strategy;
 
 /// After how long it is looked again whether another user of the memory is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// How long what is left is pushed when its instance is given up: without a batch that the store takes, and at most.
+/// Longest last push of an instance that is given up: without a batch that the store takes, and
+/// altogether.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(4);
-/// How often it is looked for what was decided without a store that decides.
+/// Interval between looks for hits that were decided without a deciding store.
 const PUSH_PERIOD: Duration = Duration::from_secs(1);
 
-/// What a caller asks for.
+/// A command of a caller.
 pub(super) struct SyncCommand {
     pub(super) kind: SyncCall,
     pub(super) reply: oneshot::Sender<Result<Report, SyncError>>,
@@ -34,7 +35,7 @@ pub(super) enum SyncCall {
     Fetch,
 }
 
-/// What is to be served.
+/// A namespace to be served.
 pub(super) struct StoreTask {
     pub(super) namespace: Arc<DefinedNamespace>,
     /// `None`: the store decides, and only what was decided without it is pushed.
@@ -43,11 +44,11 @@ pub(super) struct StoreTask {
     pub(super) commands: UnboundedReceiver<SyncCommand>,
 }
 
-/// When the timer fires next, by the machine's uptime.
+/// The next time of the timer, by the machine's uptime.
 struct SyncTimer {
     period: Duration,
     next: Option<Duration>,
-    /// How often the store failed in a row.
+    /// Number of failures of the store in a row.
     failures: u32,
 }
 
@@ -122,7 +123,7 @@ async fn sync_until_done(
 }
 
 impl SyncTimer {
-    /// What comes of `future`, unless the timer fires before.
+    /// Returns the result of `future`, unless the timer fires before.
     async fn or<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         match self.next {
             None => Some(future.await),

@@ -21,7 +21,7 @@ pub(super) struct CallLimit<'m> {
     pub(super) is_unlimited: bool,
 }
 
-/// What a limit said of hits.
+/// The body of an answer about a decision on hits.
 #[derive(Serialize)]
 pub(super) struct DecidedBody {
     admitted: bool,
@@ -29,14 +29,14 @@ pub(super) struct DecidedBody {
 }
 
 impl DecidedBody {
-    /// What `on_error allow` makes of it.
+    /// Returns the body as `on_error allow` has it: the hits are admitted.
     pub(super) fn admitting(self) -> DecidedBody {
         DecidedBody { admitted: true, ..self }
     }
 }
 
 impl<'m> CallLimit<'m> {
-    /// That of `call`, in windows of this size; none, if it only reads.
+    /// Creates the limit of `call`, in windows of this size; none, if the call only reads.
     pub(super) fn new(call: &KeyCall, namespace: &Namespace<'m>, size: WindowSize) -> Self {
         let given = call.limit.filter(|_| call.increment.is_some());
         let algorithm = call.algorithm;
@@ -80,7 +80,7 @@ impl<'m> CallLimit<'m> {
     }
 }
 
-/// What was read, and what the limit of a call said.
+/// Returns the reading, and the body of a call's limit.
 pub(super) fn said(charges: &[Charge<'_, '_>]) -> (Reading, DecidedBody) {
     let verdict = charges.first().map(Charge::verdict);
     let reset = verdict.and_then(|verdict| verdict.reset(verdict.remaining()));

@@ -1,4 +1,4 @@
-//! How a namespace counts: of what the configuration says, what a counter that is asked for depends on.
+//! The counting of a namespace: the part of the configuration on which a counter depends.
 
 use super::error::ApiError;
 use super::request::KeyCall;
@@ -8,10 +8,10 @@ use crate::policy::window::WindowSize;
 use crate::store::registry::StoreKind;
 use crate::table::CountedRate;
 
-/// How a namespace counts.
+/// The counting of a namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting<'c> {
-    /// How it is synced.
+    /// Mode of its sync.
     pub sync: SyncMode,
     /// The kind of its store, if it has one.
     pub store: Option<StoreKind>,

@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use super::json::json;
 
-/// Why a request is not answered.
+/// An error that answers a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
     /// The status of the response.
     pub status: u16,
     /// The methods that the path has, if the method is the reason.
     pub allow: Option<&'static str>,
-    /// What is wrong.
+    /// Message.
     pub message: String,
 }
 

@@ -10,7 +10,7 @@ use crate::policy::window::UnixMillis;
 pub(super) struct Thousandths(pub(super) i64);
 
 impl Thousandths {
-    /// So many thousandths; as many as fit.
+    /// Creates so many thousandths; as many as fit.
     pub(super) fn of(millis: u64) -> Thousandths {
         Thousandths(i64::try_from(millis).unwrap_or(i64::MAX))
     }

@@ -1,4 +1,4 @@
-//! What is counted of a key: the answer to a request for it.
+//! The count of a key: the answer to a request for it.
 
 use serde::Serialize;
 
@@ -49,7 +49,7 @@ pub fn key(
     read(call, namespace, size, clock)
 }
 
-/// What is answered of a counter that is only read.
+/// Returns the answer about a counter that is only read.
 pub(super) fn read(
     call: &KeyCall,
     namespace: &Namespace<'_>,
@@ -68,7 +68,7 @@ fn library<'n, 'm>(call: &'n KeyCall, namespace: &'n Namespace<'m>) -> RateLimit
     library.at_rate(call.rate)
 }
 
-/// What is answered of a counter in which this was read, and of what its limit said.
+/// Returns the answer about a counter with this reading, and the decision of its limit.
 pub(super) fn answer(
     call: &KeyCall,
     namespace: &Namespace<'_>,

@@ -1,4 +1,4 @@
-//! How a namespace is doing: the answer to a request for it.
+//! The state of a namespace: the answer to a request for it.
 
 use serde::Serialize;
 

@@ -10,10 +10,10 @@ pub struct Namespaces<I> {
     next: NamesPiece,
 }
 
-/// What comes next.
+/// The next piece of the names.
 #[derive(Clone, Copy, Debug)]
 enum NamesPiece {
-    /// What stands before the names.
+    /// The piece before the names.
     Start,
     /// The first names.
     First,
@@ -24,7 +24,7 @@ enum NamesPiece {
 }
 
 impl<I> Namespaces<I> {
-    /// How many names a piece has.
+    /// Number of names in a piece.
     const NAMES: usize = 64;
 
     /// With these names.

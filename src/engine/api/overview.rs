@@ -1,4 +1,4 @@
-//! What there is on a node: the answer to a request for the API itself.
+//! The overview of a node: the answer to a request for the API itself.
 
 use serde::Serialize;
 
@@ -12,10 +12,10 @@ pub struct Overview<'c> {
     next: Piece,
 }
 
-/// What comes next of an overview.
+/// The next piece of an overview.
 #[derive(Clone, Copy, Debug)]
 enum Piece {
-    /// What stands before the namespaces.
+    /// The piece before the namespaces.
     Zones,
     /// The namespaces from this one on; if there are none, what stands after them.
     Namespaces(usize),
@@ -24,10 +24,10 @@ enum Piece {
 }
 
 impl<'c> Overview<'c> {
-    /// How many namespaces a piece has.
+    /// Number of namespaces in a piece.
     const NAMES: usize = 64;
 
-    /// That of a node.
+    /// Creates the overview of a node's status.
     pub fn new(status: Status<'c>) -> Overview<'c> {
         Overview { status, next: Piece::Zones }
     }

@@ -1,4 +1,4 @@
-//! What a request asks for: its method, path and query, read.
+//! Parsing of a request: its method, path and query.
 
 use core::fmt;
 
@@ -22,7 +22,7 @@ pub struct ApiRequest<'r> {
     pub raw_path: &'r [u8],
     /// The part of the decoded path that leads to the API.
     pub prefix: &'r [u8],
-    /// What follows the question mark.
+    /// Text after the question mark.
     pub query: &'r [u8],
     /// Whether requests may change counters.
     pub may_write: bool,
@@ -30,10 +30,10 @@ pub struct ApiRequest<'r> {
     pub sender: Sender<'r>,
 }
 
-/// What a request asks for.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiCall {
-    /// What there is.
+    /// The overview.
     Overview,
     /// Whether all stores answer.
     Health,
@@ -64,11 +64,11 @@ pub struct KeyCall {
     pub counter: Option<String>,
     /// The window; `None`: the only one of the namespace.
     pub window: Option<WindowSize>,
-    /// How the window is read.
+    /// Algorithm that reads the window.
     pub algorithm: Algorithm,
-    /// How many hits leak from a bucket in the time of the window.
+    /// Hits that leak from a bucket in the time of the window.
     pub rate: Hits,
-    /// What `remaining` is reckoned from.
+    /// Limit from which `remaining` is computed.
     pub limit: Option<Hits>,
     /// Hits that are counted before the counter is read.
     pub increment: Option<Hits>,
@@ -85,7 +85,7 @@ pub struct CountersCall {
     pub has_all_names: bool,
 }
 
-/// What a path names.
+/// The resource that a path names.
 enum Resource {
     Overview,
     Health,
@@ -98,7 +98,7 @@ enum Resource {
 }
 
 impl ApiRequest<'_> {
-    /// What the request asks for.
+    /// Parses the request.
     ///
     /// # Errors
     ///

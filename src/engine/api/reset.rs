@@ -79,7 +79,7 @@ pub(super) struct CounterBody {
     window_type: &'static str,
     counter: Option<String>,
     rate: Thousandths,
-    /// Of a bucket, the rate at which it leaks, as rules have it.
+    /// Rate at which a bucket leaks, as rules have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     leak: Option<String>,
 }

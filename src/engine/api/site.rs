@@ -1,6 +1,6 @@
-//! Where a request comes from, as a browser says: a page of another site must not write.
+//! The origin of a request, as a browser tells it: a page of another site must not write.
 
-/// What a request says about the page that sends it. Programs that are no browsers say nothing.
+/// The headers of a request about the page that sends it. Programs that are no browsers send none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sender<'r> {
     /// The header `Host`: the host, with its port if that is not the usual one.

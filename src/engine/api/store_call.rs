@@ -38,7 +38,8 @@ pub struct StoreHits<'n, 'm> {
 }
 
 impl<'n, 'm> StoreCall<'n, 'm> {
-    /// What a store is asked for `call`, of a namespace that counts so. `None`: this node answers it.
+    /// Creates the questions to a store for `call`, of a namespace that counts so. `None`: this
+    /// node answers it.
     ///
     /// # Errors
     ///
@@ -79,7 +80,7 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         }
     }
 
-    /// What follows from the store's answer.
+    /// Returns the answer that follows from the store's answer.
     ///
     /// # Errors
     ///
@@ -96,8 +97,9 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         }
     }
 
-    /// What is answered without the store, as `on_error` says. What was counted here of what no sync pushes, the
-    /// decider of this number is asked to charge later.
+    /// Returns the answer without the store, as `on_error` says, and the question by which the
+    /// decider of this number is to charge later the hits that were counted here and that no sync
+    /// pushes.
     ///
     /// # Errors
     ///
@@ -115,7 +117,8 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         }
     }
 
-    /// What the deciders of these numbers are asked when the namespace was synced; no answer is waited for.
+    /// Returns the questions to the deciders of these numbers when the namespace was synced; no
+    /// answer is waited for.
     pub fn repairs(&self, store: Deciders) -> Vec<(usize, Question)> {
         match self {
             StoreCall::Hits(_) => Vec::new(),
@@ -123,7 +126,7 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         }
     }
 
-    /// What is answered when the namespace was synced.
+    /// Returns the answer when the namespace was synced.
     ///
     /// # Errors
     ///

@@ -42,7 +42,7 @@ pub struct StoreReset<'n, 'm> {
     namespace: &'n Namespace<'m>,
     /// The counters, by their names, which are asked about in turn: each name may be another decider's.
     named: Vec<NamedReset<'m>>,
-    /// How many of them the store has answered about.
+    /// Number of counters about which the store has answered.
     answered: usize,
     /// The counters that had hits.
     had: Vec<CounterBody>,
@@ -51,11 +51,11 @@ pub struct StoreReset<'n, 'm> {
 /// The counters of one name.
 #[derive(Debug)]
 struct NamedReset<'m> {
-    /// What they are counted by: the key, and the name.
+    /// Names under which they are counted: the key, and the counter's name.
     counted: Vec<u8>,
     /// The counters, and each as a limit has it.
     counters: Vec<(KeyCounter, BoundLimit<'m>)>,
-    /// What is subtracted from the present windows of those with these indexes.
+    /// Hits that are subtracted from the present windows of the counters with these indexes.
     subtracted: Vec<(usize, Hits)>,
     /// The indexes of those that the store has to give back, once it has told what it has.
     given_back: Option<Vec<usize>>,
@@ -152,8 +152,8 @@ impl<'n, 'm> StoreReset<'n, 'm> {
         counters.any(|(it, _)| it.algorithm.kind() == StoredKind::Windows)
     }
 
-    /// What the store is asked when the reset is there: to count again what was subtracted, if the total is less
-    /// than zero.
+    /// Returns the questions to the store when the reset is there: they count again what was
+    /// subtracted, if the total is less than zero.
     pub(super) fn repairs(&self, store: Deciders) -> Vec<(usize, Question)> {
         let repairs = self.named.iter().flat_map(|named| {
             let subtracted = named.subtracted.iter();

@@ -8,7 +8,7 @@ use crate::policy::key::key_and_counter;
 use crate::policy::window::Clock;
 use crate::table::RejectedKey;
 
-/// How many keys are told of, unless it is said.
+/// Default number of keys in an answer.
 pub(super) const DEFAULT_TOP: usize = 20;
 
 /// Answers [`ApiCall::Top`](super::ApiCall::Top): the `limit` keys of `namespace` that were rejected most.

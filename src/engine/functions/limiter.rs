@@ -27,14 +27,14 @@ pub struct Limiter<'m> {
     counts_rejected: bool,
 }
 
-/// What a limiter says about hits.
+/// The decision of a limiter on hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incoming {
     /// Whether it admits them.
     pub is_admitted: bool,
     /// The rate afterwards: with the hits, if they are admitted.
     pub rate: Hits,
-    /// What the limit leaves then.
+    /// Rest of the limit afterwards.
     pub remaining: Hits,
     /// Milliseconds until admitted hits are within a rate.
     pub delay: u64,
@@ -47,7 +47,7 @@ pub struct Incoming {
 pub struct AskedHits<'k> {
     /// The key.
     pub key: &'k [u8],
-    /// How many, more than none unless it is to count whatever comes.
+    /// Number of hits, above zero unless the limiter counts whatever comes.
     pub cost: Hits,
     /// Whether they are counted if they are admitted.
     pub commit: bool,
@@ -104,7 +104,7 @@ impl<'m> Limiter<'m> {
         self.finish(evaluation, asked, clock)
     }
 
-    /// What a store is asked about hits.
+    /// Creates the question to a store about hits.
     pub fn question(&self, asked: AskedHits<'_>, store: Deciders) -> Option<StoreQuestion> {
         let name = counted_name(asked.key, None);
         let key = self.bound.table().key(&name);
@@ -112,8 +112,8 @@ impl<'m> Limiter<'m> {
         questions(&[check], self.counts_rejected).pop()
     }
 
-    /// What a store is to charge later of hits that were counted without it, or is to give back of them: those
-    /// that no sync pushes.
+    /// Creates the question by which a store later charges hits that were counted without it, or
+    /// gives them back: those that no sync pushes.
     pub fn unsent(&self, asked: AskedHits<'_>, store: Deciders) -> Option<(usize, Question)> {
         if self.bound.limit.algorithm.kind() == StoredKind::Windows {
             return None;
@@ -122,7 +122,7 @@ impl<'m> Limiter<'m> {
         Some((question.decider, question.charge()))
     }
 
-    /// What a store's answer to [`Limiter::question`] says about the hits.
+    /// Returns the decision that follows from a store's answer to [`Limiter::question`].
     pub fn answered(
         &self,
         asked: AskedHits<'_>,
@@ -220,7 +220,7 @@ impl<'m> Limiter<'m> {
         self.incoming_of(charges, asked).unwrap_or_default()
     }
 
-    /// What came of the charge of hits; `None`: there was none.
+    /// Returns the decision and refund of a charge; `None`: nothing was charged.
     #[inline]
     fn incoming_of(
         &self,
@@ -252,7 +252,7 @@ impl<'m> Limiter<'m> {
     }
 }
 
-/// Where nothing was counted, since there is no counter.
+/// The decision where nothing was counted, since there is no counter.
 impl Default for Incoming {
     fn default() -> Self {
         Incoming {

@@ -84,7 +84,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         Ok(algorithm.rate(window_size, &reading))
     }
 
-    /// What `key` has counted now, for algorithms of this kind.
+    /// Returns the reading of `key`, for algorithms of this kind.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         Ok(())
     }
 
-    /// What of its hits of `key` in window `number` this node has not sent to the store.
+    /// Returns the hits of `key` in window `number` that this node has not sent to the store.
     ///
     /// # Errors
     ///

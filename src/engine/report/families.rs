@@ -18,8 +18,8 @@ pub(super) struct Family {
     source: MetricSource,
 }
 
-/// What has samples of a family, and how they are written. They are more than one for a few things
-/// only: what is written of one thing is bounded.
+/// The source of a family's samples, with the function that writes them. One thing has few samples:
+/// the text about one thing is bounded.
 pub(super) enum MetricSource {
     Node(fn(&mut Samples<'_>, &Status<'_>)),
     Zone(fn(&mut Samples<'_>, &ZoneStatus<'_>)),

@@ -1,4 +1,4 @@
-//! How a node is doing.
+//! The state of a node.
 //!
 //! - [`status`]: its zones, namespaces and stores; [`prometheus`]: the page for Prometheus, of [`families`] in its
 //!   [`text`] format

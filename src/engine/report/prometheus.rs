@@ -21,7 +21,7 @@ pub struct Page<'c> {
     status: Status<'c>,
     /// The family that is being written.
     family: usize,
-    /// What of its source comes next.
+    /// Index of the next thing of its source.
     next: usize,
     /// The family that was described last.
     described: &'static str,
@@ -31,10 +31,10 @@ impl<'c> Page<'c> {
     /// A piece is complete when it is so long, and then gets no more than the samples of one thing.
     const LENGTH: usize = 16 << 10;
 
-    /// Or when so many things were looked at.
+    /// Greatest number of things that one piece looks at.
     const THINGS: usize = 512;
 
-    /// That of a node.
+    /// Creates the page of a node's status.
     pub fn new(status: Status<'c>) -> Page<'c> {
         Page { status, family: 0, next: 0, described: "" }
     }

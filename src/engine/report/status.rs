@@ -1,5 +1,5 @@
-//! How a node is doing: its zones, namespaces and stores, as the pages and the API show it. The names are
-//! borrowed of the configuration.
+//! The state of a node: its zones, namespaces and stores, as the pages and the API show it. Names
+//! are borrowed from the configuration.
 
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::UnixMillis;
@@ -16,18 +16,18 @@ pub struct Status<'c> {
     pub stores: Vec<StoreStatus<'c>>,
     /// The policies whose rejections are counted by themselves.
     pub policies: Vec<PolicyStatus<'c>>,
-    /// What serves.
+    /// Versions of the serving programs.
     pub build: Option<Build>,
-    /// When the configuration was loaded.
+    /// Time at which the configuration was loaded.
     pub loaded_at: Option<UnixMillis>,
 }
 
-/// What serves.
+/// The versions of the serving programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
     /// The version of this module.
     pub version: &'static str,
-    /// That of nginx.
+    /// Version of nginx.
     pub nginx: &'static str,
 }
 
@@ -38,7 +38,7 @@ pub struct PolicyStatus<'c> {
     pub namespace: &'c str,
     /// Its name.
     pub name: &'c str,
-    /// How many requests it rejected.
+    /// Number of requests that it rejected.
     pub rejected: u64,
 }
 
@@ -49,11 +49,11 @@ pub struct ZoneStatus<'c> {
     pub name: &'c str,
     /// The size in bytes, as configured.
     pub size: usize,
-    /// How many keys have a place: an estimate.
+    /// Number of keys with a place: an estimate.
     pub keys: u64,
-    /// How many can have one.
+    /// Greatest number of keys.
     pub capacity: u64,
-    /// What happened in it.
+    /// Events of the zone.
     pub stats: ZoneStats,
 }
 
@@ -66,15 +66,15 @@ pub struct NamespaceStatus<'c> {
     pub zone: &'c str,
     /// The name of its store, if it has one.
     pub store: Option<&'c str>,
-    /// When it is synced.
+    /// Mode of its sync.
     pub sync: SyncMode,
-    /// What happened in it.
+    /// Events of the namespace.
     pub stats: NamespaceStats,
-    /// What came of its syncs, if it is synced.
+    /// Results of its syncs, if it is synced.
     pub syncs: Option<SyncStats>,
-    /// How many nodes live that share its store, as far as is known, if it is synced.
+    /// Number of living nodes that share its store, as far as known, if it is synced.
     pub nodes: Option<u64>,
-    /// How many of its keys have hits that the store has not, if it is synced: an estimate.
+    /// Number of its keys with unsent hits, if it is synced: an estimate.
     pub pending: Option<u64>,
 }
 
@@ -87,20 +87,21 @@ pub struct StoreStatus<'c> {
     pub strategy: &'static str,
     /// Whether it does what it is asked; `None` before it was asked anything.
     pub is_up: Option<bool>,
-    /// How it was talked to by all namespaces that are synced with it; `None`: there are none.
+    /// Traffic of all namespaces that are synced with it; `None`: there are none.
     pub traffic: Option<StoreTraffic>,
 }
 
-/// How a store was talked to.
+/// The traffic between a node and a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreTraffic {
     /// Connections that were made.
     pub connects: u64,
-    /// How many exchanges took how long, as [`SyncStats::exchanges`] says.
+    /// Numbers of exchanges by duration, as [`SyncStats::exchanges`] counts.
     pub exchanges: [u64; SyncStats::EXCHANGE_BOUNDS.len() + 1],
-    /// How long all exchanges took, in microseconds.
+    /// Total duration of all exchanges, in microseconds.
     pub exchange_sum: u64,
-    /// When its clock was seen last, and how far it was ahead of this node's, in milliseconds.
+    /// Time at which its clock was last seen, and the milliseconds by which it was ahead of this
+    /// node's.
     pub clock: Option<(UnixMillis, i64)>,
 }
 
@@ -118,7 +119,8 @@ impl StoreTraffic {
 }
 
 impl StoreStatus<'_> {
-    /// How far the store's clock is ahead of this node's, in milliseconds; `None`: never seen.
+    /// Returns the milliseconds by which the store's clock is ahead of this node's; `None`: never
+    /// seen.
     pub fn clock_offset(&self) -> Option<i64> {
         let (_, offset) = self.traffic?.clock?;
         Some(offset)
@@ -126,8 +128,8 @@ impl StoreStatus<'_> {
 }
 
 impl Status<'_> {
-    /// How many callbacks of ours held a worker's event loop how long, as [`ZoneStats::holds`] says, and
-    /// how long all of them together, in nanoseconds.
+    /// Returns the numbers of our callbacks by the time for which they held a worker's event loop,
+    /// as [`ZoneStats::holds`] counts, and the total time in nanoseconds.
     pub fn holds(&self) -> ([u64; ZoneStats::HOLD_BOUNDS.len() + 1], u64) {
         let zones = self.zones.iter().map(|zone| &zone.stats);
         zones.fold(Default::default(), |(mut counts, sum): (_, u64), zone| {

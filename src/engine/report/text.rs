@@ -5,7 +5,7 @@ use core::time::Duration;
 /// Labels of a sample, and their values.
 pub(super) type Labels<'l> = [(&'static str, &'l str)];
 
-/// Where the samples of a family are written: the first after what describes it.
+/// The output for the samples of a family: its description comes before the first sample.
 pub(super) struct Samples<'t> {
     pub(super) text: &'t mut String,
     pub(super) name: &'static str,

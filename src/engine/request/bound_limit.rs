@@ -26,14 +26,14 @@ pub struct BoundLimit<'m> {
     pub(super) table: &'m CounterTable<'m>,
     /// The counters; if the rate is a variable, at none, and those of a rate are found by [`BoundLimit::at`].
     pub(crate) counter: Counter,
-    /// How often it rejected; `None`: that is counted with others.
+    /// Number of its rejections; `None`: they are counted with others.
     rejections: Option<Named<'m>>,
     pub(super) path: ChargePath,
-    /// Where its hits are reserved; `None`: each is asked for.
+    /// Reserves of its hits; `None`: the store is asked about each.
     reserves: Option<Box<LimitReserves<'m>>>,
 }
 
-/// Where the hits of a limit are reserved that a store decides about.
+/// The reserves of a limit that a store decides about.
 #[derive(Debug)]
 struct LimitReserves<'m> {
     reserves: Counter,
@@ -49,7 +49,7 @@ fn has_variable_rate(limit: &Limit) -> bool {
     limit.algorithm.is_of_rates() && limit.burst.rate.is_none()
 }
 
-/// How requests are charged under a limit.
+/// The way in which requests are charged under a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChargePath {
     /// In windows.
@@ -107,7 +107,8 @@ impl<'m> BoundLimit<'m> {
         }
     }
 
-    /// The same, whose hits are reserved in `namespace`, if they can be: those of windows.
+    /// Returns the limit with reserves in `namespace`, if its hits can be reserved: those of
+    /// windows.
     pub fn reserving(self, namespace: &Namespace<'m>) -> Self {
         let sync = namespace.sync_state();
         let sync = sync.filter(|_| self.counter.kind() == StoredKind::Windows);
@@ -147,7 +148,7 @@ impl<'m> BoundLimit<'m> {
         reserves.is_some_and(|it| it.shards.iter().all(SyncState::has_synced))
     }
 
-    /// What knows how many nodes live, if hits are reserved.
+    /// Returns the sync state, which has the number of living nodes, if hits are reserved.
     pub(super) fn living(&self) -> Option<SyncState<'m>> {
         self.reserves.as_ref().map(|it| it.sync)
     }
@@ -199,7 +200,7 @@ impl<'m> BoundLimit<'m> {
         &self.namespace
     }
 
-    /// The same, to be kept.
+    /// Returns the namespace's name, to be kept.
     pub(super) fn shared_namespace(&self) -> Arc<str> {
         self.namespace.clone()
     }
@@ -228,7 +229,7 @@ impl<'m> BoundLimit<'m> {
         }
     }
 
-    /// How often keys were set to zero in their stores, on this node.
+    /// Returns the number of keys that were set to zero in their stores, on this node.
     pub(super) fn resets(&self) -> u64 {
         self.table.resets()
     }

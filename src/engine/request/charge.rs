@@ -1,4 +1,4 @@
-//! What a limit said of a request, and what it was charged.
+//! The charge of a request by one limit.
 
 use super::bound_limit::BoundLimit;
 use crate::policy::hits::Hits;
@@ -6,7 +6,7 @@ use crate::policy::key::counted_name;
 use crate::policy::limit::Verdict;
 use crate::table::{Counted, Counter, CounterTable, Identity, Key, Receipt};
 
-/// What a limit said, and what it was charged.
+/// The charge of a request by one limit, with the limit's decision.
 #[derive(Debug)]
 pub struct Charge<'c, 'm> {
     pub(super) bound: &'c BoundLimit<'m>,
@@ -17,7 +17,7 @@ pub struct Charge<'c, 'm> {
 }
 
 impl<'c, 'm> Charge<'c, 'm> {
-    /// What the limit said.
+    /// Returns the limit's verdict.
     pub fn verdict(&self) -> Verdict<'c> {
         Verdict {
             limit: &self.bound.limit,
@@ -44,7 +44,7 @@ impl<'c, 'm> Charge<'c, 'm> {
         *self.key
     }
 
-    /// What was charged if it was admitted.
+    /// Returns the cost that is charged on admission.
     pub(super) fn cost(&self) -> Hits {
         self.cost
     }
@@ -54,14 +54,14 @@ impl<'c, 'm> Charge<'c, 'm> {
         self.counter().identity(*self.key)
     }
 
-    /// What the counter was charged here, unless it was refunded.
+    /// Returns the hits that the counter was charged here, unless they were refunded.
     #[inline]
     pub(super) fn charged(&self) -> Hits {
         let receipt = self.counted.receipt.as_ref();
         receipt.map_or(Hits::ZERO, Receipt::value)
     }
 
-    /// How to give back what was charged, if it was.
+    /// Converts the charge to a refund, if something was charged.
     #[inline]
     pub(crate) fn into_refund(self) -> Option<Refund<'m>> {
         let (table, counter, identity) = (self.bound.table, self.counter(), self.identity());
@@ -74,7 +74,7 @@ impl<'c, 'm> Charge<'c, 'm> {
     }
 }
 
-/// What was charged, to be given back.
+/// A charge that can be given back.
 #[derive(Debug)]
 pub struct Refund<'m> {
     table: &'m CounterTable<'m>,
@@ -90,7 +90,7 @@ impl Refund<'_> {
         self.identity == bound.counter.identity(bound.table.key(&name))
     }
 
-    /// How much it is.
+    /// Returns the charged hits.
     pub fn value(&self) -> Hits {
         self.receipt.value()
     }
@@ -101,7 +101,8 @@ impl Refund<'_> {
     }
 }
 
-/// Where an [`Evaluation`](super::evaluation::Evaluation) keeps its charges: a `Vec`, or memory that is cheaper to have.
+/// The container in which an [`Evaluation`](super::evaluation::Evaluation) keeps its charges: a
+/// `Vec`, or memory that is cheaper to have.
 pub trait Charges<'c, 'm> {
     /// Adds a charge.
     fn push(&mut self, charge: Charge<'c, 'm>);

@@ -1,4 +1,4 @@
-//! Which counters were over a limit a moment ago, so that a datastore need not be asked again.
+//! Counters that were over a limit a moment ago, so that a datastore need not be asked again.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -24,13 +24,13 @@ struct RecentRefusal {
     kind: StoredKind,
     size: WindowSize,
     reading: Reading,
-    /// What was to be counted before for the hit to be admitted, at most.
+    /// Greatest count before the hit with which it would be admitted.
     room: Hits,
-    /// How often keys had been set to zero.
+    /// Number of keys that had been set to zero.
     resets: u64,
 }
 
-/// What is to be counted before for a hit to be admitted, at most.
+/// Returns the greatest count with which a hit would be admitted.
 fn room(check: &LimitCheck<'_, '_>) -> Hits {
     // "Below" a limit is "at most" a thousandth less.
     let cost = check.cost.max(Hits::from_thousandths(1));
@@ -40,7 +40,7 @@ fn room(check: &LimitCheck<'_, '_>) -> Hits {
 impl Refusals {
     /// For how long a refusal is remembered.
     const LIFETIME: Duration = Duration::from_secs(1);
-    /// How many are.
+    /// Greatest number of remembered refusals.
     const CAPACITY: usize = 4096;
 
     /// Remembers what was counted at `now` where a limit refused, by charges that stay.
@@ -81,7 +81,7 @@ impl Refusals {
         }
     }
 
-    /// What is known at `now` of each check, if that is enough for one of them to refuse.
+    /// Returns the known reading of each check at `now`, if one of them is enough to refuse.
     pub fn recall(
         &self,
         checks: &[LimitCheck<'_, '_>],
@@ -113,7 +113,7 @@ impl Refusals {
     }
 }
 
-/// What has passed since a refusal is all that matters of the store's time: this is long after levels begin.
+/// A time long after levels begin: only the time since a refusal matters, not the store's own time.
 const SOME_TIME: UnixMillis = UnixMillis(1 << 44);
 
 impl RecentRefusal {
@@ -121,7 +121,7 @@ impl RecentRefusal {
         now.saturating_sub(self.at) <= Refusals::LIFETIME
     }
 
-    /// What is counted at `now` at least; `None` if it was too long ago.
+    /// Returns a lower bound of the count at `now`; `None` if the refusal is too old.
     fn at(&self, now: Duration) -> Option<Reading> {
         if !self.is_fresh(now) {
             return None;

@@ -1,5 +1,5 @@
-//! What a worker knows of the reserves that it has asked for, or spent of: when the next part is asked for,
-//! how large, and when what is left is given back.
+//! A worker's book of the reserves that it has asked for, or spent from: when it asks for the next
+//! part, how large that is, and when it gives the rest back.
 //!
 //! What there is to spend is in the table, for all workers of the node. A worker that is killed takes only this
 //! book with it: others go on to spend, and who spends has the reserve in the book too. What
@@ -39,12 +39,12 @@ pub struct PartQuestion {
 #[derive(Debug)]
 pub struct ReserveBook<'m> {
     held: IdentityMap<HeldReserve<'m>>,
-    /// Which reserve each question is for that is not answered yet.
+    /// Reserve of each question that is not answered yet.
     asked: HashMap<u64, Identity>,
     next_id: u64,
-    /// How far these numbers are apart.
+    /// Step between these numbers.
     step: u64,
-    /// When each reserve is looked at next: those soonest first.
+    /// Time of the next look at each reserve, the soonest first.
     looks: VecDeque<(Duration, Identity)>,
 }
 
@@ -61,32 +61,34 @@ struct HeldReserve<'m> {
     decider: usize,
     /// The counter as the store is asked about it, at no cost.
     asked: AskedCounter,
-    /// What the next part is to be, if there is so much.
+    /// Wanted size of the next part.
     wanted: Hits,
-    /// What the last one was, and when it was asked for.
+    /// Size of the last part, and the time of its question.
     part: Hits,
     part_at: Duration,
     /// The question that is not answered yet.
     question: Option<u64>,
     /// The window, and what was spent in it, when it was last looked at.
     seen: (u64, Hits),
-    /// How often that has not changed.
+    /// Number of looks without a change.
     idle: u32,
 }
 
 impl<'m> ReserveBook<'m> {
-    /// How often a reserve is looked at: one that nobody spends of in two of these is given back.
+    /// Interval between looks at a reserve: one from which nobody spends in two intervals is given
+    /// back.
     pub const LOOK: Duration = Duration::from_millis(200);
-    /// How long a question that can wait may be kept, so that others go with it: each exchange costs store and node far
-    /// more than a question.
+    /// Longest delay of a question that can wait for others to go with it: each exchange costs
+    /// store and node far more than a question.
     pub const SOON: Duration = Duration::from_millis(50);
-    /// How long the first half of a part lasted, at least, of which the second one lasts for long enough.
+    /// Least time for which the first half of a part lasts if the second half is to last long
+    /// enough.
     const LASTING: Duration = Duration::from_millis(250);
-    /// How many are looked at once.
+    /// Number of reserves that one call looks at.
     const LOOKS: usize = 1000;
-    /// How many there may be.
+    /// Greatest number of reserves.
     const CAPACITY: usize = 16_384;
-    /// When an answer is no longer expected.
+    /// Time after which an answer is no longer expected.
     const LOST: Duration = Duration::from_secs(2);
 
     /// An empty one, which numbers its questions from `first_id` on, each `step` after the one before.
@@ -105,9 +107,10 @@ impl<'m> ReserveBook<'m> {
         self.held.is_empty()
     }
 
-    /// What is asked along with a request that could not spend: a part for each of its counters that was asked
-    /// about a moment ago, too, if all that stores decide about the request can be reserved. Times are as in
-    /// [`spend`](crate::engine::spend); `now` is of a clock that is never set.
+    /// Returns the questions that go along with a request that could not spend: a part for each of
+    /// its counters that was asked about a moment ago, too, if all that stores decide about the
+    /// request can be reserved. Times are as in [`spend`](crate::engine::spend); `now` is of a
+    /// clock that is never set.
     pub fn ask_along(
         &mut self,
         checks: &[LimitCheck<'_, 'm>],
@@ -132,8 +135,8 @@ impl<'m> ReserveBook<'m> {
         questions.collect()
     }
 
-    /// What is asked for since a request has spent: the next part of each reserve half of whose last part
-    /// is used by it.
+    /// Returns the questions that follow a request's spending: the next part of each reserve, half
+    /// of whose last part it has used up.
     pub fn ask_again(
         &mut self,
         checks: &[LimitCheck<'_, 'm>],

@@ -13,16 +13,16 @@ use crate::policy::window::{Clock, UnixMillis};
 use crate::store::contract::decision::{Certainty, Few};
 use crate::table::{AskedHit, CounterTable, Key, Receipt, Reserve, Spent};
 
-/// What a request spends, in place of a datastore's answer.
+/// The result of spending from reserves, in place of a datastore's answer.
 #[derive(Debug)]
 pub struct Spending<'m> {
-    /// What became of each check that a datastore would have decided.
+    /// Answer to each check that a datastore would have decided.
     pub answered: Few<Option<Answered>>,
-    /// What was spent, in the order of these.
+    /// Spent reserves, in the order of these.
     pub spent: Few<SpentReserve<'m>>,
 }
 
-/// What was spent of one reserve.
+/// The hits spent from one reserve.
 #[derive(Debug)]
 pub struct SpentReserve<'m> {
     pub(super) table: &'m CounterTable<'m>,
@@ -103,7 +103,7 @@ fn spend_at_most<'m>(
     }
 }
 
-/// What a check reads: what the store has told of others' hits, and what was used of this node's.
+/// Returns the answer to a check: the store's last news of others' hits, and this node's use.
 fn answered(check: &LimitCheck<'_, '_>, left: Hits, now: UnixMillis) -> Answered {
     let LimitCheck { bound, hits: limit, key, cost, .. } = *check;
     let (counter, _) = bound.at(limit);
@@ -118,7 +118,7 @@ fn answered(check: &LimitCheck<'_, '_>, left: Hits, now: UnixMillis) -> Answered
 }
 
 impl LimitCheck<'_, '_> {
-    /// What the node has in reserve where the datastore has told `reading`.
+    /// Returns the reserve that is left where the datastore has told `reading`.
     pub(super) fn left(&self, reading: &Reading) -> Hits {
         let Some(reserve) = self.bound.reserve(*self.key, self.hits) else {
             return Hits::ZERO;
@@ -138,7 +138,7 @@ impl Spending<'_> {
 }
 
 impl SpentReserve<'_> {
-    /// How much it is.
+    /// Returns the spent hits.
     fn value(&self) -> Hits {
         let receipt = self.spent.receipt.as_ref();
         receipt.map_or(Hits::ZERO, Receipt::value)

@@ -39,7 +39,7 @@ pub struct LimitCheck<'c, 'm> {
     pub bound: &'c BoundLimit<'m>,
     /// The most hits, or the rate.
     pub hits: Hits,
-    /// What is counted by.
+    /// Key of the counter.
     pub key: &'c Key<'c>,
     /// The hits that are charged; zero only asks.
     pub cost: Hits,
@@ -63,11 +63,11 @@ pub struct StoreQuestion {
 pub struct Answered {
     /// Whether the limit admits the request.
     pub admitted: bool,
-    /// What is counted after the decision.
+    /// Reading after the decision.
     pub reading: Reading,
-    /// What the counter was charged, with the first limit that has it; zero with others.
+    /// Hits that the counter was charged, with the first limit that has it; zero with others.
     pub charged: Hits,
-    /// How far a refusal rests on what is counted for good.
+    /// Certainty of a refusal.
     pub certainty: Certainty,
 }
 
@@ -180,12 +180,12 @@ fn question(
 }
 
 impl StoreQuestion {
-    /// What refunds what the question charged.
+    /// Returns the question that refunds the charges of this one.
     pub fn refund(&self) -> Question {
         self.question.refund()
     }
 
-    /// What charges the same, whatever limits say.
+    /// Returns the question that makes the same charges, whatever limits say.
     pub fn charge(self) -> Question {
         Question { limits: Few::new(), ..self.question }
     }
@@ -264,8 +264,8 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     }
 }
 
-/// What deciders are to charge later of what was charged here without them, each with its number: hits in
-/// counters that no sync pushes.
+/// Returns the questions by which deciders later charge hits that were charged here without them,
+/// in counters that no sync pushes, each with the decider's number.
 pub fn unsent_charges<'m>(
     charges: &[Charge<'_, 'm>],
     store_of: impl Fn(&BoundLimit<'m>) -> Option<Deciders>,
@@ -339,8 +339,8 @@ pub struct DeferredCharge<'a, 'c, 'm> {
 }
 
 impl DeferredCharge<'_, '_, '_> {
-    /// What the decider is to charge later, since it does not answer: hits in counters that no sync pushes, if
-    /// there are any.
+    /// Returns the question by which the decider later charges hits in counters that no sync
+    /// pushes, if there are any, since it does not answer now.
     pub fn unsent(&self) -> Option<Question> {
         let mut question = self.question.clone();
         question.counters.retain(|it| it.kind != StoredKind::Windows);

@@ -20,7 +20,7 @@ use crate::store::contract::strategy::{
 use crate::table::words::fail::fail_point;
 use crate::table::{BatchName, BatchRecord, Counter, Lease, LeaseLost, MonotonicMillis, Repair};
 
-/// What an exchange has led to.
+/// The result of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// There is nothing more to ask for.
@@ -33,7 +33,7 @@ enum Next {
     Setback(&'static str),
 }
 
-/// What a store has told of others' hits, which is noted while it works on the next batch.
+/// A store's news of others' hits, which are applied while it works on the next batch.
 #[derive(Debug)]
 struct StoreNews {
     /// The batch that it was the answer to.
@@ -53,13 +53,14 @@ struct Outgoing {
     changes_left: bool,
     /// Whether nodes that listen are told of it.
     is_news: bool,
-    /// How far the store's changes are known.
+    /// Position up to which the store's changes are known.
     position: Option<Position>,
-    /// How many records the next one may have; 0: that is not known.
+    /// Number of records that the next batch may have; 0: not known.
     capacity: usize,
 }
 
-/// What a cycle has in hand besides: where it goes on to look for changes, and what is yet to be noted.
+/// The state of a cycle: the place where it goes on looking for changes, and news that are still to
+/// be applied.
 #[derive(Debug)]
 struct InHand {
     search: Search,
@@ -73,12 +74,12 @@ const KNOWN_FOR: Duration = Duration::from_secs(NODE_LIFE.as_secs() / 2);
 const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
 /// How many slots are looked at before the lease is renewed: some milliseconds' worth.
 const LOOKED_AT: usize = 1 << 14;
-/// How long a store that has nothing more to purge is left alone, in milliseconds.
+/// Pause, in milliseconds, of a store that has nothing more to purge.
 const PURGE_PAUSE: u64 = 10_000;
 /// For how many counters that were pushed a store is asked once more, if it has more.
 const PURGE_SHARE: usize = Batch::MAX_DIFFS / 2;
-/// Of how many counters in one cycle nodes that listen are told, in whole batches: a few that are busy, not
-/// all that there are.
+/// Greatest number of counters in one cycle that listening nodes are told of, in whole batches: a
+/// few that are busy, not all that there are.
 const MAX_TOLD: usize = Batch::MAX_DIFFS;
 /// The most exchanges in one cycle that lead nowhere: more than a failover takes, or a race of nodes.
 const MAX_SETBACKS: usize = 8;
@@ -241,7 +242,8 @@ impl<'m> ShardSync<'_, 'm> {
         }
     }
 
-    /// What is to be sent next: a batch, which is sealed then, or a question without one.
+    /// Returns the next message to the store: a batch, which is sealed then, or a question without
+    /// one.
     fn next_batch(
         &self,
         lease: &Lease<'m>,
@@ -618,8 +620,8 @@ fn random_bits(surroundings: &impl Surroundings) -> u32 {
     (surroundings.random().get() >> 32) as u32
 }
 
-/// How far the store's clock is at least ahead, which it told between two moments of ours: of an exchange that took
-/// long, it is not known when.
+/// Returns a lower bound of the milliseconds by which the store's clock is ahead. The store told it
+/// between two moments of ours; in a long exchange, it is not known when.
 fn offset(theirs: UnixMillis, asked: UnixMillis, answered: UnixMillis) -> i64 {
     let ours = theirs.max(asked).min(answered.max(asked));
     let difference = i128::from(theirs.0).saturating_sub(i128::from(ours.0));

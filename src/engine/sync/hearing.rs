@@ -1,5 +1,4 @@
-//! What is heard of others' pushes, before an exchange tells: it becomes what the rest of the cluster counted,
-//! at once.
+//! News of others' pushes that come before an exchange tells them: they are applied at once.
 //!
 //! A total that is heard includes what the store had of this node's hits at that position, so that this has
 //! to be known. While no batch with the counter is on its way, it is what was acknowledged. While one is, the
@@ -17,7 +16,7 @@ use crate::policy::window::{Clock, WindowSize};
 use crate::store::contract::strategy::{Count, Ear, Epoch, NodeId, Position, PushNews};
 use crate::table::BatchRecord;
 
-/// What listens for a namespace.
+/// A subscriber to the news of a namespace.
 #[derive(Debug)]
 pub struct Hearing<'n, 'm> {
     shards: Vec<HeardShard<'n, 'm>>,
@@ -41,8 +40,8 @@ struct HeardUpTo {
 }
 
 impl<'n, 'm> Hearing<'n, 'm> {
-    /// What listens for `namespace`, which counts in windows of `sizes`. `None`: the namespace is not
-    /// synced.
+    /// Creates the subscriber of `namespace`, which counts in windows of `sizes`. `None`: the
+    /// namespace is not synced.
     pub fn new(namespace: &'n Namespace<'m>, sizes: &[WindowSize]) -> Option<Self> {
         // It takes no lease.
         let shards = ShardSync::of(namespace, sizes, Duration::ZERO);
@@ -51,7 +50,7 @@ impl<'n, 'm> Hearing<'n, 'm> {
         (!shards.is_empty()).then_some(Hearing { shards })
     }
 
-    /// The same for each of its shards.
+    /// Splits the subscriber into one for each of its shards.
     pub fn by_shard(self) -> impl Iterator<Item = Self> {
         let shards = self.shards.into_iter();
         shards.map(|shard| Hearing { shards: vec![shard] })
@@ -62,7 +61,7 @@ impl<'n, 'm> Hearing<'n, 'm> {
         self.shards.iter().any(|it| it.shard.shard == news.shard)
     }
 
-    /// Where to listen: none before the node has seen what there was.
+    /// Returns the subscriptions: none before the node has seen the store's state.
     pub fn ears(&self) -> Vec<Ear> {
         self.shards.iter().filter_map(HeardShard::ear).collect()
     }

@@ -8,14 +8,14 @@ use futures_util::future::{Either, select};
 use super::shard_sync::Surroundings;
 use super::syncer::Syncer;
 
-/// How long a process that ends pushes what is left.
+/// The limits of the last push of a process that ends.
 #[derive(Clone, Copy, Debug)]
 pub struct LastPush {
     /// The machine's uptime when it began.
     pub began: Duration,
-    /// How long it goes on without a batch that the store acknowledges.
+    /// Longest time without a batch that the store acknowledges.
     pub patience: Duration,
-    /// How long it takes at most.
+    /// Longest time altogether.
     pub longest: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! When to ask a store again that does not tell of others' pushes as they happen: by how fast the counters
-//! near their limits grow.
+//! Times at which a store without a channel is asked again: by the growth of the counters near
+//! their limits.
 //!
 //! Of such a counter, with `R` left of its limit `L`, the store is asked when at the speed seen last half of `R`
 //! will be used, or `share*L` if that is more. So others' hits are known that well, and a counter that
@@ -15,7 +15,7 @@ use crate::table::{EarlyShare, MonotonicMillis, NearCount};
 /// The shortest time between two looks, in milliseconds: some exchanges.
 const SHORTEST: f64 = 20.0;
 
-/// What is remembered of the counters of a namespace, and by that the time of the next look.
+/// The growth of the counters of a namespace, and from it the time of the next look.
 #[derive(Debug, Default)]
 pub struct LookTimes {
     seen: HashMap<u64, Seen>,

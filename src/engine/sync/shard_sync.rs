@@ -16,7 +16,7 @@ use crate::table::{
     BatchRecord, Counter, HasKey, IsHeld, LeaseLost, MonotonicMillis, Part, SyncState,
 };
 
-/// How long it is left unsaid that a node lives, in milliseconds.
+/// Pause between two messages that the node lives, in milliseconds.
 const LIVING_PAUSE: u64 = 1000;
 
 /// The surroundings of a sync: of the [machine](crate::engine::Machine), or, in tests, of numbers.
@@ -28,7 +28,7 @@ pub trait Surroundings: Clock {
     /// The number of this process.
     fn process(&self) -> u32;
 
-    /// The same time, as leases have it.
+    /// Returns the uptime as leases have it.
     fn monotonic(&self) -> MonotonicMillis {
         MonotonicMillis(u64::try_from(self.uptime().as_millis()).unwrap_or(u64::MAX))
     }
@@ -45,12 +45,12 @@ pub trait Surroundings: Clock {
     }
 }
 
-/// What is pushed before its time.
+/// A push before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EarlyPush {
-    /// What is due, if anything is.
+    /// A push of counters that are due, if any are.
     Due,
-    /// What is near its limit; and others' changes are looked at.
+    /// A push of counters near their limits, with a look at others' changes.
     Near,
 }
 
@@ -62,22 +62,22 @@ pub(super) struct ShardSync<'n, 'm> {
     /// The number of shards.
     shards: u16,
     pub(super) state: SyncState<'m>,
-    /// That of the first shard, with which is counted what concerns all.
+    /// Sync state of the first shard, which counts the events of all.
     pub(super) counts: SyncState<'m>,
     /// The windows that are counted in, with their counters.
     pub(super) counters: Vec<Counter>,
-    /// How long the lease is taken for, in milliseconds.
+    /// Time for which the lease is taken, in milliseconds.
     pub(super) lifetime: u64,
     /// Whether it is of no use here what others counted.
     pub(super) only_pushes: bool,
     /// Whether nodes that listen are told of what is pushed.
     pub(super) tells: bool,
-    /// When this worker is to purge next.
+    /// Time of this worker's next purge.
     pub(super) purge_at: Cell<MonotonicMillis>,
     /// For how long the node is to be counted as one that lives, each time that it says so; `None`: it
     /// says nothing.
     pub(super) lives_for: Option<Duration>,
-    /// When this worker is to say so next.
+    /// Time of this worker's next message that the node lives.
     pub(super) living_at: Cell<MonotonicMillis>,
 }
 
@@ -109,13 +109,13 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         (0..shards).zip(states).map(of_one).collect()
     }
 
-    /// The same, which fetches nothing.
+    /// Returns the sync without fetching.
     pub(super) fn pushing_only(self) -> Self {
         ShardSync { only_pushes: true, ..self }
     }
 
-    /// The same, which says with its exchanges that the node lives for so long from then on; for no time: that
-    /// it leaves. With the first shard is said what concerns all.
+    /// Returns the sync with messages that the node lives for so long from then on; for no time:
+    /// that it leaves. The first shard's messages are for all.
     pub(super) fn living_for(self, time: Duration) -> Self {
         ShardSync {
             lives_for: (self.shard.number == 0).then_some(time),
@@ -124,7 +124,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         }
     }
 
-    /// The same, which tells nodes that listen of what it pushes.
+    /// Returns the sync with news of its pushes for listening nodes.
     pub(super) fn telling(self) -> Self {
         ShardSync { tells: true, ..self }
     }
@@ -149,8 +149,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         self.counts.note_nodes(nodes.unwrap_or(1));
     }
 
-    /// Where each shard of the namespace is to look for its changes: of several, each key is looked at
-    /// once to tell.
+    /// Returns the places where each shard of the namespace looks for its changes. If there are
+    /// several shards, each key is looked at once for all.
     pub(super) fn searches(&self) -> Vec<Search> {
         if self.shards == 1 {
             return vec![Search::everywhere()];
@@ -162,7 +162,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         divided.map(Search::in_places).collect()
     }
 
-    /// What is known of the sync.
+    /// Returns the state of the sync.
     pub(super) fn state(&self) -> SyncState<'m> {
         self.state
     }
@@ -187,7 +187,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         table.take_due(self.part(&has_key), early, now)
     }
 
-    /// Where what of it is near its limit may have changed.
+    /// Returns the places at which counters near their limits may have changed.
     pub(super) fn near_places(&self) -> Vec<(usize, u64)> {
         let has_key = |key: &[u8]| self.has_key(key);
         self.namespace.table().near_places(self.part(&has_key))
@@ -277,7 +277,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         }
     }
 
-    /// What is pushed of a counter; `None` if it is gone.
+    /// Returns the diff of a counter; `None` if it is gone.
     pub(super) fn diff(&self, record: &BatchRecord, now: UnixMillis) -> Option<Diff> {
         let (key, size) = self.namespace.table().key_of(record.counter)?;
         let end = record.window.saturating_add(2).saturating_mul(size.millis());

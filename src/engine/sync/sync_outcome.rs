@@ -1,11 +1,11 @@
-//! What comes of a sync cycle.
+//! The result of a sync cycle.
 
 use core::fmt;
 
 use crate::store::contract::error::StoreError;
 use crate::table::LeaseLost;
 
-/// What a cycle did.
+/// The work of a cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -13,7 +13,7 @@ pub struct Report {
     pub pushed: usize,
     /// Counters (by window) whose totals were fetched.
     pub fetched: usize,
-    /// How far the store's clock is ahead of this node's, in milliseconds.
+    /// Milliseconds by which the store's clock is ahead of this node's.
     pub clock_offset: i64,
     /// Whether some shards were left to another worker, which was at them.
     pub is_part: bool,
@@ -25,7 +25,7 @@ impl Report {
         report.is_some_and(|report| !report.is_part)
     }
 
-    /// What both did.
+    /// Adds up two reports.
     pub(super) fn and(self, other: Report) -> Report {
         Report {
             pushed: self.pushed.saturating_add(other.pushed),
@@ -40,7 +40,7 @@ impl Report {
     }
 }
 
-/// Why a cycle ended early. What it had begun goes on with the next one, here or in another worker.
+/// The reason why a cycle ended early. The next one, here or in another worker, goes on with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyncError {

@@ -1,5 +1,5 @@
-//! Where a cycle looks for changes, and what of them goes in one batch. The next one is gathered while the
-//! store works on the one before.
+//! The search of a cycle for changes, and the next batch, which is gathered while the store works
+//! on the one before.
 
 use crate::policy::window::UnixMillis;
 use crate::store::contract::strategy::Batch;
@@ -9,20 +9,22 @@ use crate::table::{BatchRecord, Change, CounterTable, IsHeld, LeaseLost, Part};
 /// other that is gathered before that one is acknowledged.
 const WHOLE: usize = 8;
 
-/// Where a cycle looks for changes, in this order: what changes behind it is for the next one.
+/// The places where a cycle looks for changes, in this order: a change behind it is for the next
+/// cycle.
 #[derive(Debug)]
 pub(super) struct Search {
     /// The places, as the table tells them; `None`: everywhere.
     places: Option<Vec<(usize, u64)>>,
-    /// How many of them were looked at.
+    /// Number of groups that were looked at.
     next: usize,
-    /// Which bits of the next one were not: what changes over and over keeps nothing behind it waiting.
+    /// Bits of the next group that were not looked at: a counter that changes over and over keeps
+    /// no other waiting.
     left: u64,
     /// Whether this is all that a cycle is for: others' changes are looked at if there is something to push.
     pub(super) is_early: bool,
     /// Whether others' changes are looked at in any case.
     pub(super) is_look: bool,
-    /// What was gathered for the next batch.
+    /// Changes gathered for the next batch.
     gathered: Option<GatheredChanges>,
 }
 

@@ -14,8 +14,8 @@ use crate::table::{MonotonicMillis, SyncCycle, SyncState};
 /// The shortest time for which a node is counted as one that lives: longer than a retry takes.
 const SHORTEST_LIFE: Duration = Duration::from_secs(5);
 
-/// How many shards are synced at once: more than a cluster mostly has primaries, and fewer than a zone has
-/// buffers for batches.
+/// Number of shards that are synced at once: more than a cluster mostly has primaries, and fewer
+/// than a zone has buffers for batches.
 const AT_ONCE: usize = 4;
 
 /// The sync of a namespace with its store.
@@ -43,26 +43,26 @@ impl<'n, 'm> Syncer<'n, 'm> {
         Some(Syncer { shards, state, worker: 0, shares_alone: namespace.shares_alone() })
     }
 
-    /// The same, but what others counted is not fetched: the store is asked about every hit.
+    /// Returns the syncer without fetching: the store is asked about every hit.
     pub fn pushing_only(self) -> Self {
         let shards = self.shards.into_iter().map(ShardSync::pushing_only);
         Syncer { shards: shards.collect(), ..self }
     }
 
-    /// The same, which tells the store with its exchanges that the node lives for so long from then on, and
-    /// learns how many nodes do; for no time: that it leaves.
+    /// Returns the syncer with messages to the store that the node lives for so long from then on;
+    /// it learns how many nodes do. For no time: that it leaves.
     pub fn living_for(self, time: Duration) -> Self {
         let shards = self.shards.into_iter().map(|it| it.living_for(time));
         Syncer { shards: shards.collect(), ..self }
     }
 
-    /// The same, but nodes that [listen](crate::engine::Hearing) are told of what is pushed.
+    /// Returns the syncer with news of its pushes for nodes that [listen](crate::engine::Hearing).
     pub fn telling(self) -> Self {
         let shards = self.shards.into_iter().map(ShardSync::telling);
         Syncer { shards: shards.collect(), ..self }
     }
 
-    /// The same, by the worker of this number: it is woken then when something is due.
+    /// Returns the syncer of the worker of this number, which is woken when counters are due.
     pub fn by_worker(self, worker: u16) -> Self {
         Syncer { worker, ..self }
     }
@@ -181,8 +181,8 @@ impl<'n, 'm> Syncer<'n, 'm> {
         result.map(Some)
     }
 
-    /// When to [look](EarlyPush::Near) at what others changed next, where no channel tells of it: in how long from now,
-    /// after an exchange. `None`: with the period.
+    /// Returns the time from an exchange to the next [look](EarlyPush::Near) at others' changes,
+    /// where no channel tells of them. `None`: the period's.
     pub fn next_look(
         &self,
         times: &mut LookTimes,

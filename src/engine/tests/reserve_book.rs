@@ -1,4 +1,4 @@
-//! When a worker asks for parts of a limit, how large they are, and when it gives back what is left.
+//! Parts of a limit that a worker asks for: when, how large, and when it gives the rest back.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl<'m> Worker<'m> {
         one(asked)
     }
 
-    /// What is in reserve.
+    /// Returns the hits in reserve.
     fn left(&self) -> Hits {
         let (_, time) = self.now();
         let reserve = self.bound.reserve(self.key, hits(LIMIT)).unwrap();
@@ -136,7 +136,7 @@ impl<'m> Worker<'m> {
         given_back.into_iter().collect()
     }
 
-    /// What the next push will tell of the window that it is.
+    /// Returns the hits that the next push tells of the present window.
     fn unsent(&self) -> Hits {
         let (_, UnixMillis(time)) = self.now();
         let (table, counter) = (self.bound.table(), &self.bound.counter);

@@ -1,4 +1,4 @@
-//! What stores are asked about a request, what is made of their answers, and what is remembered.
+//! Questions to stores about a request, conclusions from their answers, and remembered refusals.
 
 use core::time::Duration;
 use smallvec::smallvec;
@@ -60,7 +60,7 @@ impl<'m> Fixture<'m> {
         }
     }
 
-    /// The same, where a store has three shards, of which the keys have 2 and 1.
+    /// Asks a store with three shards, of which the keys have 2 and 1.
     fn ask_cluster<'c>(
         &'c self,
         bound: &'c BoundLimit<'m>,

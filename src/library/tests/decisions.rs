@@ -19,7 +19,7 @@ use crate::policy::algorithm::Algorithm;
 const LIMIT: u32 = 40;
 const WINDOW_TYPES: [WindowType; 4] =
     [WindowType::Fixed, WindowType::Sliding, WindowType::Elastic, WindowType::Moving];
-/// How long hits wait for a store that is away.
+/// Wait of hits for a store that is away.
 const SHORT: Duration = Duration::from_millis(50);
 
 /// A server of a test's own.

@@ -1,4 +1,4 @@
-//! What the functions count and read, and which instances and namespaces share.
+//! Counts and readings of the functions, and state that instances and namespaces share.
 
 use core::time::Duration;
 

@@ -18,12 +18,12 @@ use crate::library::{Instance, LimiterOptions, Memory, NewOptions, WindowType, n
 
 const BYTES: usize = 8 << 20;
 const KILLS: u32 = 40;
-/// As many processes count at the same time.
+/// Number of processes that count at the same time.
 const PROCESSES: usize = 3;
-/// How many keys of its own a process makes.
+/// Number of keys that a process makes of its own.
 const KEYS: u32 = 300;
 const LIMIT: u32 = 5000;
-/// What tells a process that it is one of those that count: a path, and its number.
+/// Variable that makes a process count: a path, and its number.
 const COUNT_IN: &str = "COUNT_IN";
 const NUMBER: &str = "NUMBER";
 
@@ -35,7 +35,7 @@ fn processes_that_are_killed_lose_at_most_the_hit_in_flight() {
     }
 }
 
-/// What each process does, until it is killed, or the test is.
+/// Counts in a process until it, or the test, is killed.
 fn count(path: &OsString, number: &str) {
     let memory = Memory::file(path, BYTES).unwrap();
     let (instance, limiter) = define(&memory);
@@ -73,13 +73,13 @@ fn hit(instance: &Instance, key: &str) {
 struct Counting {
     number: u32,
     process: Child,
-    /// How many of its steps it has told of.
+    /// Number of steps that it has told of.
     steps: Arc<AtomicU32>,
     /// Returns how many hits it was admitted.
     reader: JoinHandle<u32>,
 }
 
-/// What a killed process has told of.
+/// The last words of a killed process.
 struct Killed {
     number: u32,
     steps: u32,

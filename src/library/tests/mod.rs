@@ -15,10 +15,10 @@ use core::time::Duration;
 use super::{Instance, Memory, NewOptions, new_instance};
 use crate::engine::{Machine, Surroundings as _};
 
-/// So long that no test crosses a window's end but with a chance of one in a million.
+/// Window so long that a test crosses its end with a chance of one in a million.
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);
 
-/// How long anything may take before a test says that it never happens.
+/// Longest wait before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An instance that no other test has.

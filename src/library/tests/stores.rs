@@ -9,7 +9,7 @@ use crate::library::{
 };
 use crate::testing::redis::{Server, connect};
 
-/// So long that no timer fires while a test runs.
+/// Period so long that no timer fires while a test runs.
 const RARELY: Duration = Duration::from_secs(86_400);
 const OFTEN: Duration = Duration::from_millis(2);
 

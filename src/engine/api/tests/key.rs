@@ -32,7 +32,7 @@ pub(super) fn key_call(key: &[u8]) -> KeyCall {
 /// The counters that rules have.
 static LOGIN: LazyLock<[Box<str>; 1]> = LazyLock::new(|| ["login".into()]);
 
-/// How a namespace without a store counts in windows of `sizes`.
+/// Returns the counting of a namespace without a store, in windows of `sizes`.
 fn local(sizes: &[WindowSize]) -> Counting<'_> {
     Counting {
         sync: SyncMode::Local,
@@ -149,7 +149,7 @@ fn a_rate_is_read_and_filled() {
     );
 }
 
-/// What a table answers of 3 hits, then of 2, then of none, under a limit of 4 in a minute.
+/// Returns a table's answers to 3 hits, then to 2, then to none, under a limit of 4 in a minute.
 fn decided(call: &KeyCall) -> [String; 4] {
     let shared = SharedTable::new(1 << 20);
     let namespace = Namespace::new("api", &shared.table).unwrap();

@@ -81,7 +81,7 @@ fn body(call: &mut StoreCall<'_, '_>, answer: &Answer, clock: &TestClock) -> Str
     }
 }
 
-/// What this node knows of the key in windows.
+/// Returns this node's count of the key in windows.
 fn known(namespace: &Namespace<'_>, clock: &TestClock) -> Hits {
     let library = RateLimiting::new(namespace);
     let rate = library.sliding_window(b"k", size(), Algorithm::Fixed, clock);

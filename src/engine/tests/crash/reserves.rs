@@ -12,7 +12,7 @@ use crate::table::{Key, Reserve};
 use crate::testing::conformance::block_on;
 use crate::testing::redis::{Server, connect};
 
-/// What a store charges ahead each time.
+/// Hits that a store charges ahead each time.
 const PART: i64 = 16;
 
 /// A cluster whose first node has reserves. The hits of the second one stand for what its store has charged.

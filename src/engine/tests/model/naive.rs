@@ -29,7 +29,7 @@ pub(super) fn is_within(
     rate < limit || cost > 0 && rate == limit
 }
 
-/// What a key counted in a window, as the model has it.
+/// The model's count of a key in a window.
 #[derive(Clone, Copy)]
 pub(super) struct Total {
     pub(super) thousandths: i64,
@@ -45,16 +45,16 @@ pub(super) struct Total {
     pub(super) is_early: bool,
 }
 
-/// What the model has of a key.
+/// The model's history of a key.
 #[derive(Default)]
 pub(super) struct History {
     pub(super) totals: BTreeMap<u64, Total>,
-    /// How often the key was inserted.
+    /// Number of insertions of the key.
     pub(super) occupancy: u32,
 }
 
 impl History {
-    /// What the hits of a window may read as.
+    /// Returns the possible hits of a window.
     fn hits(&self, number: u64, as_previous: bool) -> Vec<i64> {
         match self.totals.get(&number) {
             None => vec![0],
@@ -65,8 +65,8 @@ impl History {
         }
     }
 
-    /// What the counts may read as: one possibility, unless something is left open. In the last
-    /// tenth (or second) of a window, the next one counts if there are hits in it already.
+    /// Returns the possible counts: one, unless something is left open. In the last tenth (or
+    /// second) of a window, the next one counts if there are hits in it already.
     pub(super) fn counts(&self, size: WindowSize, now: u64) -> Vec<WindowCounts> {
         let WindowPosition { number, elapsed } = size.at(UnixMillis(now));
         let is_ending = size.millis() - elapsed <= (size.millis() / 10).min(1000);

@@ -48,7 +48,7 @@ impl Clock for SteppedClock {
     }
 }
 
-/// What is done to the table, or to time. Indices count modulo what there is.
+/// An operation on the table, or on time. Indices count modulo the number of elements.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     /// Adds the same to `count` keys from `from` on.
@@ -107,7 +107,7 @@ impl Step {
         }
     }
 
-    /// The same way back.
+    /// Returns the time before the step.
     pub(super) fn before(self, now: u64, sizes: &[u64]) -> u64 {
         let way = match self {
             Step::ToEnd(index, offset) => {
@@ -156,7 +156,7 @@ pub(super) fn cost() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// One that reads windows: `table::level_tests` has the others.
+/// Generates an algorithm that reads windows: `table::tests::level` has the others.
 pub(super) fn algorithm() -> impl Strategy<Value = Algorithm> {
     let all = Algorithm::ALL.into_iter();
     let of_windows = all.filter(|it| it.kind() == StoredKind::Windows);

@@ -36,7 +36,7 @@ impl Rate {
         Hits::from_thousandths(self.burst + 1000)
     }
 
-    /// What makes two rates one. None of these is rounded as `limit_req` does.
+    /// Returns the value by which two rates are one. None of these is rounded as `limit_req` does.
     fn value(self) -> (u64, u64) {
         let hits = self.hits.unsigned_abs();
         let (mut divisor, mut rest) = (self.millis, hits);

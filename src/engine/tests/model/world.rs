@@ -25,7 +25,7 @@ pub(super) struct World<'m> {
     pub(super) sizes: Vec<u64>,
     pub(super) clock: SteppedClock,
     pub(super) latest: u64,
-    /// What was added to last.
+    /// Counter of the last hits.
     pub(super) last: ((usize, usize), u32),
     pub(super) model: HashMap<((usize, usize), u32), History>,
     receipts: Vec<Held<'m>>,

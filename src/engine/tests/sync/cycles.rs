@@ -1,4 +1,4 @@
-//! What a cycle does, and which worker does it.
+//! The work of a cycle, and the worker that does it.
 
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;

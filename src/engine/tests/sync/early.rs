@@ -1,4 +1,4 @@
-//! What is pushed before its time.
+//! Pushes before their time.
 
 use core::task::Poll;
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! What a node makes of what it hears of others' pushes.
+//! A node's use of the news of others' pushes.
 
 use core::task::Poll;
 
@@ -11,7 +11,7 @@ use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::{Position, PushNews};
 
-/// What a node listens with.
+/// Returns the subscriber of a node.
 fn ear_of(node: &Node) -> Hearing<'static, 'static> {
     Hearing::new(node.namespace, &[size()]).unwrap()
 }

@@ -14,7 +14,7 @@ use crate::store::contract::error::StoreError;
 use crate::store::contract::options::StoreOptions;
 use crate::store::contract::strategy::*;
 
-/// What it says to a batch, and that it was called so often; what of a page.
+/// The answer to a batch, by the number of calls; and to a page.
 type Answer<C> = fn(&Batch, usize) -> Pushed<C>;
 type Page = fn(usize) -> Option<usize>;
 
@@ -94,7 +94,7 @@ impl<C: ChangesKind, K: CountsKind> Strategy for Liar<C, K> {
     }
 }
 
-/// What comes of three cycles with it, and how many calls each takes.
+/// Returns the results of three cycles, and the number of calls that each takes.
 fn cycles<C, K>(answer: Answer<C>, page: Page) -> [(Poll<Synced>, usize); 3]
 where
     C: ChangesKind,
@@ -162,7 +162,7 @@ fn a_store_that_leads_nowhere_is_left_alone_for_a_while() {
         let position = Position([call as u64, 0]);
         applied(Changes::Behind { position })
     }
-    /// Of a window that is still to come.
+    /// Returns a count of a window that is still to come.
     fn coming() -> Count {
         let (key, window) = (b"a".to_vec(), T / SIZE + 9);
         Count { key, size: size(), window, total: hits(1) }

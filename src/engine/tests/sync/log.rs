@@ -25,10 +25,10 @@ pub(super) struct Store {
     changes: Vec<(u64, NodeId, Name)>,
     /// The nodes that live, and until when.
     alive: BTreeMap<NodeId, u64>,
-    /// What nodes that listen hear.
+    /// News for listening nodes.
     pub(super) news: Vec<PushNews>,
     pub(super) now: u64,
-    /// How often it was asked to purge, and how often it has something left.
+    /// Number of calls to purge, and of those that leave something.
     pub(super) purges: usize,
     pub(super) left: usize,
 }

@@ -1,4 +1,4 @@
-//! What a node does when a store has lost something, or has forgotten the node.
+//! A node's reaction when a store has lost something, or has forgotten the node.
 
 use core::pin::pin;
 use core::task::Poll;

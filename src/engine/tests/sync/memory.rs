@@ -36,9 +36,9 @@ pub(super) type Shards<K> = Rc<Vec<RefCell<K>>>;
 #[derive(Clone)]
 pub(super) struct Memory<K> {
     pub(super) shards: Shards<K>,
-    /// What happens to the next exchanges.
+    /// Faults of the next exchanges.
     pub(super) faults: Rc<RefCell<Vec<Fault>>>,
-    /// How many nodes live, as it was told.
+    /// Number of living nodes that it was told.
     pub(super) nodes: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Fault {
 }
 
 thread_local! {
-    /// How often a worker was let go on.
+    /// Number of times that a worker was let go on.
     static TURNS: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -185,7 +185,7 @@ where
         assert!(matches!(synced, Poll::Ready(Ok(Some(_)))), "{synced:?}");
     }
 
-    /// What happens to the next exchanges, the first one first.
+    /// Sets the faults of the next exchanges, the first one first.
     pub(super) fn faults(&self, faults: &[Fault]) {
         *self.strategy.faults.borrow_mut() = faults.iter().rev().copied().collect();
     }

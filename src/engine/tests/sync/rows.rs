@@ -20,9 +20,9 @@ pub(super) struct Rows {
     last: HashMap<NodeId, BatchId>,
     rows: BTreeMap<(Name, NodeId, Occupancy), (BatchId, i64)>,
     now: u64,
-    /// How often all counters were read from the first one on.
+    /// Number of readings of all counters from the first one on.
     pub(super) readings: usize,
-    /// How many batches were noted, repeats too.
+    /// Number of batches that were recorded, repeats too.
     pub(super) batches: usize,
 }
 
@@ -46,7 +46,7 @@ impl Kept for Rows {
 }
 
 impl Rows {
-    /// What prevents a batch from being written; `None`: it may be.
+    /// Returns the answer that refuses a batch; `None`: it may be written.
     fn refusal(&self, batch: &Batch) -> Option<Pushed<Snapshots>> {
         let Some(epoch) = self.epoch else {
             return Some(Pushed::NoEpoch);

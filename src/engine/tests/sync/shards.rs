@@ -16,7 +16,7 @@ fn key_of(shard: u16) -> [u8; 1] {
     key_of_one(shard, 3)
 }
 
-/// The same of so many.
+/// Returns a key of one of so many shards.
 fn key_of_one(shard: u16, shards: u16) -> [u8; 1] {
     let mut keys = (0..=255).map(|byte| [byte]);
     let key = keys.find(|key| Shard::number_of(key, shards) == shard);

@@ -16,7 +16,7 @@ use crate::engine::EarlyPush;
 use crate::policy::hits::Hits;
 use crate::store::contract::strategy::{Shard, Strategy};
 
-/// How many keys there are.
+/// Number of keys.
 const KEYS: u8 = 20;
 
 proptest! {
@@ -45,7 +45,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// The same of a store whose shards are lost one by one.
+    /// Checks a store whose shards are lost one by one.
     #[test]
     fn the_total_is_what_was_counted_in_shards(
         steps in prop::collection::vec(step(), 1..100),
@@ -62,7 +62,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// The same while replicas take over that lag behind, and the former primary comes back.
+    /// Checks replicas that lag behind and take over, while the former primary comes back.
     #[test]
     fn the_total_is_what_was_counted_whichever_replica_tells_it(
         steps in prop::collection::vec(step_with(failover()), 1..100),
@@ -70,7 +70,7 @@ proptest! {
         totals_are_what_was_counted::<Store>(1, steps)?;
     }
 
-    /// The same of a store that keeps absolute counts alone, and writes a batch in parts.
+    /// Checks a store that keeps absolute counts alone, and writes a batch in parts.
     #[test]
     fn the_total_is_what_was_counted_absolutely(
         steps in prop::collection::vec(step(), 1..100),
@@ -78,7 +78,7 @@ proptest! {
         totals_are_what_was_counted::<Rows>(1, steps)?;
     }
 
-    /// The same while machines are cloned.
+    /// Checks machines that are cloned.
     #[test]
     fn the_total_is_what_was_counted_by_clones(
         steps in prop::collection::vec(step_with((0..6_usize).prop_map(Step::Clone).boxed()), 1..100),
@@ -196,11 +196,11 @@ where
 #[derive(Clone, Debug)]
 enum Step {
     Hit(usize, u8, i64),
-    /// Of every key: more than go in one batch.
+    /// A hit of every key: more than fit into one batch.
     HitAll(usize, i64),
     /// Under a limit.
     Ask(usize, u8, i64),
-    /// Of all, or before the time.
+    /// A sync of all changes, or an early one.
     Sync(usize, Option<EarlyPush>, Vec<Fault>),
     /// A worker that was stopped goes on, though another may have taken over.
     Wake(usize),
