@@ -15,7 +15,7 @@ use ngx_http_rate_limiting_module::library::{
 #[path = "testing/redis.rs"]
 mod redis;
 
-/// So long that it does not end in between.
+/// Window so long that it does not end during the example.
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);
 const LIMIT: u32 = 25;
 

@@ -13,11 +13,10 @@ use ngx_http_rate_limiting_module::library::{Instance, Memory, NewOptions, new_i
 
 const PROCESSES: u32 = 4;
 const HITS: u32 = 5000;
-/// So long that it does not end in between.
+/// Window so long that it does not end during the example.
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);
 const BYTES: usize = 1 << 20;
-/// What tells a process that it is one of those that count: a path, or nothing if the descriptor is its
-/// standard input.
+/// Variable that makes a process count: a path, or nothing if the descriptor is its standard input.
 const COUNT_IN: &str = "COUNT_IN";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -78,7 +77,7 @@ fn count_in(
     }
 }
 
-/// What each process does.
+/// Counts in one process.
 fn count(memory: &Memory) -> Result<(), Box<dyn Error>> {
     let instance = instance(memory)?;
     for _ in 0..HITS {

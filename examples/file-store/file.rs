@@ -17,12 +17,12 @@ pub(crate) struct Contents {
     /// The last batch of each node.
     #[serde(with = "pairs")]
     pub(crate) nodes: BTreeMap<[u64; 2], Known>,
-    /// What each node has counted, by counter, node and occupancy.
+    /// Count of each counter, node and occupancy.
     #[serde(with = "pairs")]
     pub(crate) rows: BTreeMap<(Counter, [u64; 2], u64), Row>,
 }
 
-/// What is known of a node.
+/// A known node.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Known {
     /// Its last batch.
@@ -40,7 +40,7 @@ pub(crate) struct Counter {
     pub(crate) key: Vec<u8>,
 }
 
-/// What a node has counted of one counter during one occupancy.
+/// The count of a node of one counter during one occupancy.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Row {
     /// In thousandths of a hit.
@@ -52,7 +52,7 @@ pub(crate) struct Row {
 }
 
 impl Contents {
-    /// What `path` holds: nothing, if there is no such file.
+    /// Reads the contents of `path`: nothing, if there is no such file.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Locked {
         Ok(Locked { path, _lock: lock })
     }
 
-    /// What the file holds.
+    /// Reads the contents of the file.
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ use ngx_http_rate_limiting_module::table::CounterTable;
 
 use crate::store::{FileOptions, FileStore};
 
-/// How long another worker would wait for this one, if there were one.
+/// Time for which another worker would wait for this one, if there were one.
 const LEASE: Duration = Duration::from_secs(3);
 
 /// A node of a cluster, with its only worker.
@@ -73,7 +73,8 @@ impl Node {
         rate.map(drop)
     }
 
-    /// How many hits of `key` all nodes counted in the last minute, as far as this one knows.
+    /// Returns the hits of `key` that all nodes counted in the last minute, as far as this one
+    /// knows.
     ///
     /// # Errors
     ///

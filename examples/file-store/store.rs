@@ -21,7 +21,7 @@ pub(crate) struct FileStore {
     timeout: Duration,
 }
 
-/// Where the files are.
+/// Directory of the files.
 #[derive(Clone, Debug)]
 pub(crate) struct FileOptions {
     pub(crate) directory: PathBuf,

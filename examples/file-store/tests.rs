@@ -1,4 +1,4 @@
-//! What every store does, and two tables that are synced with this one.
+//! Tests that every store passes, and two tables that are synced with this one.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;

@@ -42,7 +42,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it is, as a store's `server` says it.
+    /// Returns the address in the form of a store's `server`.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }

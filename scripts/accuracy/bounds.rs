@@ -1,9 +1,9 @@
-//! What figures an algorithm may have at most.
+//! Bounds of an algorithm's figures.
 
 use crate::limiter::Quota;
 use crate::simulation::Tally;
 
-/// What an algorithm promises: facts, which docs/accuracy.md proves.
+/// The promises of an algorithm: facts, which docs/accuracy.md proves.
 pub(crate) struct Bounds {
     /// The most hits that it admits in any stretch of a window's length.
     pub(crate) worst: u64,
@@ -12,8 +12,8 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Those of the algorithm of this name; `None`: nothing is promised. `counts_rejected`: more hits than the
-    /// limit may count.
+    /// Returns the bounds of the algorithm of this name; `None`: nothing is promised.
+    /// `counts_rejected`: more hits than the limit may count.
     pub(crate) fn of(algorithm: &str, quota: Quota, counts_rejected: bool) -> Option<Bounds> {
         let Quota { hits, window } = quota;
         let (worst, admits_wrongly, rejects_wrongly) = match algorithm {
@@ -39,11 +39,11 @@ impl Bounds {
     }
 }
 
-/// What was measured, and rounded up: no facts.
+/// Measured figures, rounded up: no facts.
 pub(crate) struct Measured {
     /// The most requests, in percent, that sliding windows decide wrongly.
     pub(crate) sliding: f64,
-    /// The same of fixed windows.
+    /// Figure of fixed windows.
     pub(crate) fixed: f64,
 }
 

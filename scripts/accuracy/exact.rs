@@ -24,7 +24,7 @@ impl Trail {
         self.0.push_back(now);
     }
 
-    /// When one more hit fits in, if none comes before it.
+    /// Returns the time at which one more hit fits in, if none comes before it.
     fn free_at(&self, quota: Quota) -> u64 {
         let last_to_leave = self.0.len() - quota.hits as usize;
         self.0[last_to_leave] + quota.window + 1

@@ -1,4 +1,4 @@
-//! What decides on requests: the module's own counter table and evaluation, as nginx uses them.
+//! The deciding part: the module's own counter table and evaluation, as nginx uses them.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use ngx_http_rate_limiting_module::policy::limit::{Burst, Limit};
 use ngx_http_rate_limiting_module::policy::window::{Clock, UnixMillis, WindowSize};
 use ngx_http_rate_limiting_module::table::{CounterTable, Outcome, ZoneStats};
 
-/// So many hits in a window of so many milliseconds.
+/// A limit: so many hits in a window of so many milliseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Quota {
     pub(crate) hits: u64,
@@ -24,13 +24,13 @@ pub(crate) const ALGORITHMS: [Algorithm; 5] = {
     [sliding, fixed, elastic, moving, Algorithm::Bucket]
 };
 
-/// What came of a request.
+/// The answer to a request.
 #[derive(Default)]
 pub(crate) struct Answer {
     pub(crate) admitted: bool,
     /// The header `Retry-After` of a rejection, in seconds.
     pub(crate) retry_after: Option<u64>,
-    /// What the limiter takes for the hits of the last window, after the request; in thousandths.
+    /// The limiter's rate of the last window, after the request, in thousandths.
     pub(crate) rate: u64,
 }
 
@@ -49,8 +49,8 @@ pub(crate) struct Engine<'m> {
     clock: StoppedClock,
 }
 
-/// What `run` returns of an engine that has counted nothing so far. By a rate, as many hits are admitted in the
-/// window's time, and as many at once.
+/// Runs `run` with an engine that has counted nothing so far. With a rate, as many hits are
+/// admitted in the window's time, and as many at once.
 pub(crate) fn with_engine<T>(
     algorithm: Algorithm,
     quota: Quota,

@@ -42,9 +42,9 @@ const QUOTA: Quota = Quota { hits: 100, window: 60_000 };
 struct Row {
     traffic: Traffic,
     quota: Quota,
-    /// What makes it differ from other rows, in a plot of them.
+    /// Value that tells it from other rows in a plot.
     x: f64,
-    /// What may not get worse.
+    /// Figures that must not get worse.
     measured: Option<Measured>,
 }
 
@@ -147,7 +147,8 @@ fn limits() -> impl Iterator<Item = Row> {
     })
 }
 
-/// The same in fewer requests: with fewer windows if clients differ, else with fewer clients.
+/// Shortens the row to fewer requests: with fewer windows if clients differ, else with fewer
+/// clients.
 fn shortened(mut row: Row) -> Row {
     let traffic = &mut row.traffic;
     match traffic.pattern {

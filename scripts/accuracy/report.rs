@@ -1,4 +1,4 @@
-//! What is printed, and kept: tables, and their figures in JSON.
+//! The report: tables, and their figures in JSON.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -29,7 +29,7 @@ const HEADINGS: [[&str; 11]; 2] = [
     ],
 ];
 
-/// Of algorithms in plots, in their order.
+/// Colours of algorithms in plots, in their order.
 const COLOURS: [&str; 5] = ["#2a6f97", "#b0b0b0", "#d1495b", "#66a182", "#8d5a97"];
 
 /// A table.

@@ -7,10 +7,10 @@ use crate::exact::Trail;
 use crate::limiter::{Answer, Limiter, Quota};
 use crate::traffic::Traffic;
 
-/// When it begins, in milliseconds of Unix time: a midnight.
+/// Start of the simulation, in milliseconds of Unix time: a midnight.
 const START: u64 = 1_700_006_400_000;
 
-/// What came of all requests.
+/// The outcomes of all requests.
 ///
 /// A decision is wrong if it is not that of an exact moving window which has counted the same
 /// earlier requests. It is far from right if it still were with a limit that is a tenth larger (an
@@ -21,7 +21,7 @@ pub(crate) struct Tally {
     pub(crate) admitted: u64,
     pub(crate) wrongly_admitted: u64,
     pub(crate) wrongly_rejected: u64,
-    /// Of both, those that are far from right.
+    /// Wrong decisions of both kinds that are far from right.
     pub(crate) far: u64,
     /// The most hits of one client that were admitted in any stretch of a window's length.
     pub(crate) worst: u64,
@@ -40,8 +40,8 @@ impl Tally {
         part as f64 / self.requests as f64 * 100.0
     }
 
-    /// How far the limiter's rate is from the hits of the last window on average, in percent of
-    /// these.
+    /// Returns the mean difference of the limiter's rate from the hits of the last window, in
+    /// percent of these.
     pub(crate) fn mean_rate_off(&self) -> f64 {
         self.rate_off as f64 / self.requests as f64 / 10_000.0
     }

@@ -18,7 +18,8 @@ pub(crate) struct Traffic {
     pub(crate) counts_rejected: bool,
 }
 
-/// What the clients do. A load is in percent: one of 100 sends as much as the limit admits.
+/// The behaviour of clients. A load is in percent: a client of 100 sends as much as the limit
+/// admits.
 #[derive(Clone, Copy)]
 pub(crate) enum Pattern {
     /// Requests that do not depend on each other.

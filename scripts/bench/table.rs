@@ -41,13 +41,13 @@ const HOUR: u64 = 3_600_000;
 const PER_LOOK: usize = 64;
 /// The zone whose keys are counted, in bytes.
 const CAPACITY: usize = 10 << 20;
-/// What a zone needs for one key: a cell of 64 bytes, and its share of everything else.
+/// Bytes of a zone for one key: a cell of 64 bytes, and its share of everything else.
 const BYTES_PER_CELL: usize = 66;
 /// Operations are spread over more keys than the caches hold, also when each repetition is short:
 /// repetitions take different parts of so many.
 const STREAM: usize = 1 << 22;
 
-/// How much is measured.
+/// The amount of measuring.
 #[derive(Clone, Copy)]
 struct Effort {
     /// At least 5, for each figure.
@@ -97,7 +97,7 @@ fn main() {
     }
 }
 
-/// What is printed, and kept.
+/// The report that is printed and kept.
 #[derive(Default)]
 struct Report {
     section: &'static str,
@@ -189,7 +189,7 @@ fn part(stream: &[Key], number: usize, effort: Effort) -> &[Key] {
 /// The real clock, looked at once in a while.
 struct CachedClock {
     seen: Cell<u64>,
-    /// How far it is behind, to fill earlier windows.
+    /// Time by which it is behind, to fill earlier windows.
     behind: u64,
 }
 
@@ -336,7 +336,7 @@ impl Locked {
     }
 }
 
-/// What was made for the keys of one process, for two.
+/// The keys of one process, prepared for two.
 struct Prepared {
     stream: Vec<Key>,
     zone: Zone,
@@ -494,7 +494,8 @@ fn new_keys(report: &mut Report, effort: Effort, len: usize) {
     }
 }
 
-/// How many keys a zone holds until it first evicts one that is alive, and in the end.
+/// Measures the number of keys that a zone holds until it first evicts a living one, and in the
+/// end.
 fn capacity(report: &mut Report, what: &str, zone: Zone, target: f64) {
     let clock = CachedClock::new(0);
     let mut count = |name: String| {
@@ -512,7 +513,7 @@ fn capacity(report: &mut Report, what: &str, zone: Zone, target: f64) {
     count(format!("after {} keys", thousands(2 * CAPACITY / 64)));
 }
 
-/// What one process does in one round: returns nanoseconds per operation.
+/// The work of one process in one round: returns nanoseconds per operation.
 type Contestant<'a> = dyn Fn(usize, usize, Lap<'_>) -> f64 + 'a;
 
 /// Two processes that run at the same time.

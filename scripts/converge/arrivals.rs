@@ -1,4 +1,4 @@
-//! When hits arrive, and at which node: the same of a seed on every machine.
+//! Arrivals of hits, and the nodes at which they arrive: equal for one seed on every machine.
 
 use crate::random::Random;
 
@@ -10,7 +10,7 @@ pub(crate) struct Arrival {
     pub(crate) node: usize,
 }
 
-/// How loads are spread over time and nodes. A load is in multiples of the limit in a window.
+/// A distribution of loads over time and nodes. A load is in multiples of the limit in a window.
 #[derive(Clone, Copy)]
 pub(crate) enum Pattern {
     /// All nodes get the same.
@@ -40,7 +40,8 @@ impl Pattern {
         })
     }
 
-    /// What arrives in so many windows, each of so many nanoseconds, of so many hits' limit.
+    /// Returns the arrivals in so many windows, each of so many nanoseconds, of so many hits'
+    /// limit.
     pub(crate) fn arrivals(self, of: &Span, random: &mut Random) -> Vec<Arrival> {
         match self {
             Pattern::Burst(load) => bursts(load, of, random),
@@ -80,7 +81,7 @@ impl Pattern {
 pub(crate) struct Span {
     pub(crate) nodes: usize,
     pub(crate) limit: u64,
-    /// Of a window, in nanoseconds.
+    /// Window size, in nanoseconds.
     pub(crate) window: u64,
     pub(crate) windows: u64,
 }

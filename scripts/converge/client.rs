@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// For each node: a synchronous request holds its connection until the store has answered.
 const CONNECTIONS: usize = 32;
 
-/// How long is waited for the last answers.
+/// Longest wait for the last answers.
 const PATIENCE: u64 = 60_000_000_000;
 
 /// A request that is due at a time, in nanoseconds since 1970.
@@ -19,10 +19,10 @@ pub(crate) struct Due {
     pub(crate) lane: usize,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Outcome {
-    /// When it was sent and answered, in nanoseconds since 1970. 0: never.
+    /// Times at which it was sent and answered, in nanoseconds since 1970. 0: never.
     pub(crate) sent: u64,
     pub(crate) answered: u64,
     /// 0: no answer.
@@ -149,8 +149,8 @@ impl Connection {
     }
 }
 
-/// Of the first answer, if all of it is there: its length, its status, and the milliseconds that its
-/// header `T` says in seconds.
+/// Parses the first answer, if all of it is there: returns its length, its status, and the
+/// milliseconds of its header `T`, which has seconds.
 fn parse(bytes: &[u8]) -> Option<(usize, u16, u64)> {
     let head = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let text = std::str::from_utf8(&bytes[..head]).expect("a head of ASCII");
@@ -169,7 +169,8 @@ fn parse(bytes: &[u8]) -> Option<(usize, u16, u64)> {
     (bytes.len() >= end).then_some(all)
 }
 
-/// What tells which of many sockets can be read. The system's own timeout is of whole milliseconds.
+/// A descriptor that tells which of many sockets can be read. The system's own timeout is of whole
+/// milliseconds.
 struct Epoll(i32);
 
 impl Epoll {

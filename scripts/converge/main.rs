@@ -71,7 +71,7 @@ fn main() {
     }
 }
 
-/// What is said of a lane. The first window, in which nodes meet, is not judged.
+/// Formats the line of a lane. The first window, in which nodes meet, is not judged.
 fn lane_line(
     name: &str,
     limit: Limit,

@@ -1,5 +1,5 @@
-//! What one limiter for all nodes would have admitted of the hits that came, and how far from that the
-//! nodes were.
+//! The decisions of one limiter for all nodes on the same hits, and the nodes' difference from
+//! them.
 
 /// A hit that came, as its node saw it.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ pub(crate) struct Limit {
     pub(crate) is_sliding: bool,
 }
 
-/// What was admitted in a window.
+/// The admissions in a window.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Window {
     /// By the nodes, and by the one limiter.
@@ -27,7 +27,7 @@ pub(crate) struct Window {
     pub(crate) refused_with_room: u64,
 }
 
-/// What the hits, in the order in which they came, come to in each of so many windows from `first` on.
+/// Judges the hits, in the order in which they came, in each of so many windows from `first` on.
 pub(crate) fn judge(hits: &[Hit], limit: Limit, first: u64, windows: u64) -> Vec<Window> {
     let mut judged = vec![Window::default(); windows as usize];
     let (mut central, mut nodes) = (Counter::default(), Counter::default());

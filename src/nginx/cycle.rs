@@ -53,7 +53,7 @@ impl<'c> Cycle<'c> {
         self.raw.get()
     }
 
-    /// What is not about a request is logged here.
+    /// Returns the log for messages that are not about a request.
     pub(super) fn log(&self) -> Log<'c> {
         // SAFETY: a cycle has a log, which lives as long.
         unsafe { Log::new((*self.raw()).log) }
@@ -89,7 +89,7 @@ impl<'c> Cycle<'c> {
         modules.iter().any(|&it| ptr::eq(it, module))
     }
 
-    /// How many workers it has.
+    /// Returns the number of workers.
     pub(super) fn workers(&self) -> usize {
         // SAFETY: a cycle whose configuration was read has that of nginx's core module.
         let processes = unsafe {
@@ -107,7 +107,8 @@ impl HttpModuleConfExt for Cycle<'_> {
     }
 }
 
-/// Which cycle this process is serving, or is about to replace: to be compared.
+/// Returns the address of the cycle that this process serves, or is about to replace: to be
+/// compared.
 #[inline]
 pub(super) fn current_address() -> usize {
     // SAFETY: nginx's own variable, in its own thread.

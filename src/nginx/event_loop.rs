@@ -25,7 +25,7 @@ pub(super) fn monotonic() -> Duration {
     Duration::from_millis(monotonic_millis())
 }
 
-/// The same in milliseconds.
+/// Returns the monotonic time in milliseconds.
 pub(super) fn monotonic_millis() -> u64 {
     // SAFETY: nginx's own variable, in its own thread.
     unsafe { ngx_current_msec as u64 }
@@ -38,7 +38,7 @@ struct CallEvent<'l> {
     log: PhantomData<Log<'l>>,
 }
 
-/// What nginx has of it: the rest is found by the event.
+/// The part of a callback that nginx has: the rest is found by the event.
 #[repr(C)]
 struct Call {
     event: ngx_event_t,
@@ -46,7 +46,7 @@ struct Call {
     number: u64,
 }
 
-/// Of an event's `data`, nginx logs the descriptor when it debugs events.
+/// Connection in the `data` of events: nginx logs its descriptor when it debugs them.
 static NO_CONNECTION: OfEventLoop<NoConnection> = OfEventLoop(NoConnection::new());
 
 struct NoConnection(UnsafeCell<ngx_connection_t>);
@@ -93,7 +93,7 @@ unsafe extern "C" fn call(event: *mut ngx_event_t) {
 pub(super) struct EventTimer<'l>(CallEvent<'l>);
 
 impl<'l> EventTimer<'l> {
-    /// One that is not set, of something that writes to `log`.
+    /// Creates a timer that is not set, of an owner that writes to `log`.
     pub(super) fn new(log: Log<'l>, then: fn(u64), number: u64) -> EventTimer<'l> {
         EventTimer(CallEvent::new(log, then, number))
     }
@@ -136,7 +136,7 @@ impl Drop for EventTimer<'_> {
 pub(super) struct EndOfTurn<'l>(CallEvent<'l>);
 
 impl<'l> EndOfTurn<'l> {
-    /// One that is not asked for yet, of something that writes to `log`.
+    /// Creates an end of turn that is not asked for yet, of an owner that writes to `log`.
     pub(super) fn new(log: Log<'l>, then: fn(u64), number: u64) -> EndOfTurn<'l> {
         EndOfTurn(CallEvent::new(log, then, number))
     }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use crate::table::CounterTable;
 
-/// Of so many requests, one is measured: to look at a clock twice costs a good part of what
-/// counting a hit does.
+/// Number of requests of which one is measured: two looks at a clock cost a good part of counting a
+/// hit.
 const SAMPLE: u32 = 256;
 
 /// Calls `callback`, and keeps in `table` how long it took.

@@ -81,7 +81,7 @@ unsafe extern "C" fn preconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
     })
 }
 
-/// What a callback returns to nginx; `None`: it failed, which was logged.
+/// Converts a callback's result for nginx; `None`: it failed, which was logged.
 fn status_of(result: Option<()>) -> ngx_int_t {
     match result {
         Some(()) => NGX_OK as ngx_int_t,
@@ -212,7 +212,7 @@ unsafe extern "C" fn filter_postconfiguration(_cf: *mut ngx_conf_t) -> ngx_int_t
     NGX_OK as ngx_int_t
 }
 
-/// When the configuration is complete and its zones are mapped; in the master, and with `-t`.
+/// Runs when the configuration is complete and its zones are mapped: in the master, and with `-t`.
 unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
         // SAFETY: nginx passes the new cycle.
@@ -246,7 +246,7 @@ fn begin(cycle: &Cycle<'_>) {
     }
 }
 
-/// When a worker starts.
+/// Runs when a worker starts.
 unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
         // SAFETY: nginx passes the cycle that it serves.
@@ -308,7 +308,7 @@ fn end_sync() {
     sync::end();
 }
 
-/// When a worker ends.
+/// Runs when a worker ends.
 unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
     guard((), || {
         capi::end();
@@ -318,7 +318,8 @@ unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
     });
 }
 
-/// What nginx looks up in a module's file. nginx's own configure generates it where it builds us.
+/// Symbols that nginx looks up in a module's file. nginx's own configure generates them where it
+/// builds us.
 #[cfg(feature = "export-modules")]
 mod exports {
     use super::*;

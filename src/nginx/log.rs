@@ -33,7 +33,7 @@ impl Log<'_> {
         self.raw
     }
 
-    /// Which lines it takes; `None`: it is none.
+    /// Returns the level of the lines that it takes; `None`: it takes none.
     #[inline]
     fn level(self) -> Option<ngx_uint_t> {
         // SAFETY: as `new` was promised.
@@ -41,7 +41,7 @@ impl Log<'_> {
     }
 }
 
-/// What has room in a line of nginx's, before which it writes more.
+/// Bytes that fit into a line of nginx's, before which it writes more.
 const MAX_LINE: usize = 2048;
 
 /// Writes a line to `log` if it takes lines of this level.

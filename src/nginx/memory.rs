@@ -17,7 +17,7 @@ impl<'r> Request<'r> {
         unsafe { (*self.main().as_ptr()).pool }
     }
 
-    /// So many bytes, aligned for a word and not initialized. `None`: there is no memory.
+    /// Allocates so many bytes, aligned for a word and not initialized. `None`: there is no memory.
     #[inline]
     pub(super) fn allocate(&self, size: usize) -> Option<NonNull<u8>> {
         // SAFETY: a request's pool.
@@ -46,7 +46,7 @@ impl<'r> Request<'r> {
         Some(value)
     }
 
-    /// So many bytes, which are zero. `None`: there is no memory.
+    /// Allocates so many zero bytes. `None`: there is no memory.
     fn zeroed(&self, len: usize) -> Option<&'r mut [u8]> {
         // SAFETY: a request's pool, whose memory lives as long; it is new, and so long.
         unsafe {

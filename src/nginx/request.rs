@@ -27,7 +27,7 @@ pub(crate) struct Request<'r> {
     memory: PhantomData<Cell<&'r ()>>,
 }
 
-/// Which request it is: to be compared.
+/// The identity of a request: to be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestIdentity(*const ngx_http_request_t);
 
@@ -54,7 +54,7 @@ impl<'r> Request<'r> {
         self.raw.get()
     }
 
-    /// Which request this is.
+    /// Returns the identity of this request.
     #[inline]
     pub(super) fn identity(&self) -> RequestIdentity {
         RequestIdentity(self.as_ptr())

@@ -47,11 +47,11 @@ impl Drop for ZoneLock {
     }
 }
 
-/// How long a worker waits for another process that defines a namespace: a look at all counters of a large zone takes
-/// some of it.
+/// Time for which a worker waits for another process that defines a namespace: a look at all
+/// counters of a large zone takes some of it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Why a zone cannot be used.
+/// The reason why a zone cannot be used.
 enum ZoneError {
     NoMemory,
     NoEntropy(std::io::Error),

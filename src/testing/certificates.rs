@@ -39,7 +39,7 @@ impl Authority {
         self.sign(params(host))
     }
 
-    /// One that was good until last century.
+    /// Issues a certificate that was good until last century.
     pub(super) fn issue_expired(&self, host: &str) -> Certificate {
         let mut params = params(host);
         params.not_before = date_time_ymd(1999, 1, 1);

@@ -14,7 +14,7 @@ pub(crate) struct Proxy {
     pub(crate) address: ServerAddress,
     cuts: Arc<AtomicBool>,
     holds: Arc<AtomicBool>,
-    /// How many bytes of answers go through in a second, on each connection; 0: all at once.
+    /// Bytes of answers that go through in a second, on each connection; 0: all at once.
     rate: Arc<AtomicUsize>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> Serv
     listen_at(("127.0.0.1", 0), serve)
 }
 
-/// The same at an address of this machine.
+/// Listens at an address of this machine.
 fn listen_at(
     own: (&str, u16),
     serve: impl Fn(TcpStream) + Clone + Send + 'static,

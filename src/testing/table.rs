@@ -40,7 +40,7 @@ impl SharedTable {
         SharedTable { region, table }
     }
 
-    /// The same table once more, as another process sees it.
+    /// Opens the table once more, as another process sees it.
     pub(crate) fn open(&self) -> Result<CounterTable<'_>, crate::table::LayoutError> {
         // SAFETY: the memory lives as long as `self`.
         unsafe { CounterTable::open(self.region, self.region.len()) }
@@ -93,9 +93,9 @@ impl CounterTable<'_> {
 /// A clock that stands where it is set, whose users may look at it late.
 #[derive(Default)]
 pub(crate) struct TestClock {
-    /// What the user believes.
+    /// Time that the user believes.
     pub(crate) seen: Cell<u64>,
-    /// What the clock shows.
+    /// Time that the clock shows.
     pub(crate) real: Cell<u64>,
 }
 
@@ -212,7 +212,7 @@ thread_local! {
     static SEEN: RefCell<BTreeMap<&'static str, u32>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Which fail points `scenario` passes, and how often.
+/// Returns the fail points that `scenario` passes, and how often.
 pub(crate) fn points_of(scenario: impl FnOnce()) -> BTreeMap<&'static str, u32> {
     SEEN.take();
     fail::observe(Some(|point| SEEN.with_borrow_mut(|seen| *seen.entry(point).or_default() += 1)));
@@ -282,7 +282,7 @@ pub(crate) fn pause_everywhere<S>(
     }
 }
 
-/// When a process is stopped at a fail point.
+/// A pass at which a process is stopped at a fail point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     First,

@@ -72,7 +72,7 @@ struct InHand {
 const KNOWN_FOR: Duration = Duration::from_secs(NODE_LIFE.as_secs() / 2);
 /// The most counters that are fetched at once.
 const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
-/// How many slots are looked at before the lease is renewed: some milliseconds' worth.
+/// Number of slots that are looked at before the lease is renewed: some milliseconds of work.
 const LOOKED_AT: usize = 1 << 14;
 /// Pause, in milliseconds, of a store that has nothing more to purge.
 const PURGE_PAUSE: u64 = 10_000;

@@ -1,4 +1,4 @@
-//! What a limiter is asked, and what it says, as callers have it.
+//! Questions to a limiter and its answers, as callers have them.
 
 use core::ffi::c_int;
 

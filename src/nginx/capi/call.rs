@@ -121,7 +121,7 @@ pub(super) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> &'a [u8] {
     unsafe { core::slice::from_raw_parts(data.cast(), len.min(isize::MAX.unsigned_abs())) }
 }
 
-/// The same of a structure.
+/// Returns the text of a structure.
 ///
 /// # Safety
 ///
@@ -131,7 +131,7 @@ pub(super) unsafe fn text<'a>(raw: RawStr) -> &'a [u8] {
     unsafe { bytes(raw.data, raw.len) }
 }
 
-/// So many values, or a thousand of them; none if it is NULL.
+/// Returns the list of so many values, at most a thousand; none if it is NULL.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! What counts hits, and reads what was counted, by what this node knows; and syncs.
+//! Functions that count hits, read counts of this node, and sync.
 
 use core::ffi::{c_char, c_int, c_void};
 

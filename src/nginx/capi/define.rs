@@ -98,7 +98,7 @@ fn warn(definition: &NamespaceDefinition, place: &str) {
     Cycle::with_current(|cycle| log::error(NGX_LOG_WARN, cycle.log(), message));
 }
 
-/// What a caller says of a namespace.
+/// The options of a caller for a namespace.
 struct GivenOptions<'a> {
     size: usize,
     name: &'a [u8],
@@ -172,7 +172,7 @@ impl GivenOptions<'_> {
     }
 }
 
-/// What is wrong with a store that a caller describes.
+/// Returns the error of a store that a caller describes.
 #[cold]
 fn wrong_store(error: &OptionError) -> LibraryError {
     let argument = match error.directive() {
@@ -214,7 +214,7 @@ pub(super) unsafe extern "C" fn find(
     unsafe { call(error, error_size, find) }
 }
 
-/// What is said of something that was found: whether its store decides.
+/// Returns the code that says whether the store of a namespace decides.
 pub(super) fn code_of(synchronous: Option<Synchronous>) -> c_int {
     match synchronous {
         Some(_) => WAIT,

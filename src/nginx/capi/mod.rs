@@ -23,7 +23,7 @@ use types::RawApi;
 
 pub(super) use question::{fail_all, take_replies};
 
-/// What dlsym finds.
+/// Table of functions that dlsym finds.
 #[unsafe(no_mangle)]
 static ngx_rate_limiting_api: RawApi = RawApi {
     version: types::VERSION,

@@ -54,7 +54,7 @@ pub(super) unsafe extern "C" fn new_limiter(
     unsafe { call(error, error_size, make) }
 }
 
-/// What a caller says of a limiter.
+/// The options of a caller for a limiter.
 struct GivenLimit<'a> {
     size: usize,
     name: &'a [u8],

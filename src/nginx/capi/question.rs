@@ -1,4 +1,4 @@
-//! What a store is asked for a caller: a ticket for each question, by which the caller takes the answer.
+//! Questions to a store for a caller: a ticket for each, by which the caller takes the answer.
 
 use core::cell::RefCell;
 use core::ffi::{c_char, c_int, c_void};
@@ -49,15 +49,15 @@ struct AskedTicket {
     cost: Hits,
     commit: bool,
     weight: Weight,
-    /// Who is asked.
+    /// Number of the decider that is asked.
     decider: usize,
     since: Instant,
     ready: Ready,
-    /// When it is decided without the store.
+    /// Timer after which it is decided without the store.
     _deadline: EventTimer<'static>,
 }
 
-/// What a caller wants called.
+/// A callback of a caller.
 struct Ready {
     function: RawReady,
     data: *mut c_void,
@@ -135,7 +135,7 @@ pub(super) unsafe extern "C" fn incoming_async(
     unsafe { call(error, error_size, count) }
 }
 
-/// What counts whatever comes, in windows of this size.
+/// Returns the limiter that counts whatever comes, in windows of this size.
 fn unlimited(found: &FoundNamespace, size: WindowSize) -> Result<Rc<LibraryLimiter>, LibraryError> {
     found.check_size("window_size", size)?;
     let mut all = found.unlimited.borrow_mut();

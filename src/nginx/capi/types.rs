@@ -1,11 +1,11 @@
-//! What `src/api/ngx_rate_limiting.h` declares, as Rust has it.
+//! The declarations of `src/api/ngx_rate_limiting.h` in Rust.
 
 use core::ffi::{c_char, c_int, c_void};
 
 /// `NGX_RATE_LIMITING_API_VERSION`
 pub(super) const VERSION: u32 = 1;
 
-/// What functions return.
+/// Return values of the functions.
 pub(super) const OK: c_int = 0;
 pub(super) const REJECTED: c_int = 1;
 pub(super) const WAIT: c_int = 2;

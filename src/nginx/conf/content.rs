@@ -1,4 +1,4 @@
-//! What answers in a location that is ours.
+//! Content handlers of this module's locations.
 
 use nginx_sys::{ngx_http_request_t, ngx_int_t};
 
@@ -7,7 +7,7 @@ use crate::conf::words::settings::Content;
 /// nginx's callback for the content of a location.
 pub(crate) type ContentHandler = unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t;
 
-/// What answers, which the configuration is told before it is read.
+/// The content handlers, which the configuration is given before it is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContentHandlers {
     pub(crate) api: ContentHandler,
@@ -15,7 +15,7 @@ pub(crate) struct ContentHandlers {
 }
 
 impl ContentHandlers {
-    /// What answers with this.
+    /// Returns the handler of this content.
     pub(crate) fn of(self, content: Content) -> ContentHandler {
         match content {
             Content::Api { .. } => self.api,

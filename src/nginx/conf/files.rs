@@ -8,7 +8,7 @@ use crate::conf::words::nginx::Files;
 use crate::store::contract::options::TlsOptions;
 use crate::store::net::tls::{TlsClient, TlsError};
 
-/// Those of a configuration in this directory.
+/// Files of a configuration in this directory.
 #[derive(Debug)]
 pub(crate) struct ConfFiles {
     pub(crate) prefix: PathBuf,

@@ -1,4 +1,4 @@
-//! How callers of the library define namespaces, and find them.
+//! Definition and lookup of namespaces for callers of the library.
 
 use core::cell::RefCell;
 
@@ -12,7 +12,7 @@ use crate::engine::Namespace;
 use crate::nginx::zone::PATIENCE;
 use crate::policy::namespace::DEFAULT_NAMESPACE;
 
-/// What becomes of a definition.
+/// The result of a definition.
 pub(crate) enum Defined {
     /// It is one; if a worker has made it that is to sync it, it is told.
     Made(Option<Box<LateNamespace>>),

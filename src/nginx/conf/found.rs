@@ -112,7 +112,7 @@ impl FoundNamespace {
 }
 
 impl LibraryLimiter {
-    /// How much of what was committed is remembered.
+    /// Greatest number of remembered commits.
     const REMEMBERED: usize = 64;
 
     pub(crate) fn new(
@@ -131,7 +131,7 @@ impl LibraryLimiter {
         all.push(committed);
     }
 
-    /// What was committed last of a key.
+    /// Takes the last commit of a key.
     pub(crate) fn take_committed(&self, key: &[u8]) -> Option<Committed> {
         let mut all = self.committed.borrow_mut();
         let index = all.iter().rposition(|it| match it {

@@ -1,6 +1,6 @@
-//! What callers of the library have in this nginx, under one configuration: instances, with the names of
-//! the namespaces that they define; namespaces that were found; and limiters. Each is known by a handle,
-//! which says of which configuration it is.
+//! State of the library's callers in this nginx, under one configuration: instances with the names
+//! of their namespaces, namespaces that were found, and limiters. Each has a handle, which names
+//! its configuration.
 
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use super::library_error::LibraryError;
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct Library {
-    /// Which configuration this is: handles of another one have another number.
+    /// Number of the configuration: handles of another one have another number.
     number: u32,
     /// The first is the default one.
     instances: RefCell<Vec<LibraryInstance>>,
@@ -29,7 +29,7 @@ struct LibraryInstance {
     defines: Vec<Box<str>>,
 }
 
-/// What a handle is of.
+/// The kind of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HandleKind {
     Instance,
@@ -51,7 +51,7 @@ impl Default for Library {
 }
 
 impl Library {
-    /// How many bits of a handle are an index; two above say what it is of, the others of which
+    /// Bits of a handle's index; the two above are its kind, the others the number of its
     /// configuration.
     const INDEX_BITS: u32 = 18;
     /// The most things of a kind.

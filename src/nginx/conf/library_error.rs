@@ -7,7 +7,7 @@ use crate::engine::RateLimitingError;
 use crate::engine::functions::arguments::ArgumentError;
 use crate::table::LateError;
 
-/// Why a function of the library did nothing.
+/// The reason why a function of the library did nothing.
 #[derive(Debug)]
 pub(crate) enum LibraryError {
     Argument(ArgumentError),

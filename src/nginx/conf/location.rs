@@ -18,7 +18,7 @@ pub(crate) struct LocationConf {
     level: LevelConf<Text>,
     /// The rules that apply, if any.
     rules: Option<Rc<RuleSet>>,
-    /// What the directives of this level and of all levels above say.
+    /// Settings by the directives of this level and of all levels above.
     pub(crate) settings: Settings,
     /// [`MainConf::context_slot`](super::main::MainConf), where it is needed most.
     pub(crate) context_slot: usize,
@@ -30,7 +30,7 @@ unsafe impl HttpModuleLocationConf for Module {
 }
 
 impl LocationConf {
-    /// What the directives of the level say, while they are read.
+    /// Returns the level's directives while they are read.
     pub(super) fn level_mut(&mut self) -> &mut LevelConf<Text> {
         &mut self.level
     }
@@ -39,7 +39,7 @@ impl LocationConf {
         &self.level
     }
 
-    /// What the location itself answers with, if it does.
+    /// Returns the location's own content, if it has some.
     pub(crate) fn content(&self) -> Option<Content> {
         self.level.content()
     }

@@ -39,20 +39,21 @@ use crate::table::{ChannelLease, CounterTable, NameKind, Named, StoreState};
 /// The configuration of `http`.
 #[derive(Debug, Default)]
 pub(crate) struct MainConf {
-    /// What was read; nothing any more once it is resolved.
+    /// Directives of `http`; empty once they are resolved.
     http: HttpConf,
-    /// What became of it: nothing yet before it is resolved.
+    /// Resolved configuration; empty before.
     configuration: Configuration,
-    /// The same with what callers of the library have defined since, while nginx.conf was read.
+    /// Configuration with the definitions of the library's callers since, while nginx.conf was
+    /// read.
     extended: RefCell<Option<Configuration>>,
-    /// What is served, once the zones are mapped.
+    /// Served configuration, once the zones are mapped.
     served: OnceCell<Configuration>,
     /// The zones, in the order of the configuration.
     zones: Vec<Rc<Zone>>,
-    /// Where rules apply, and by which keys.
+    /// Places and keys of the rules.
     applied: RefCell<AppliedRules<Text>>,
     rule_sets: RefCell<RuleSets>,
-    /// What answers in locations that are ours. Set before anything is read.
+    /// Content handlers of this module's locations. Set before anything is read.
     pub(crate) content_handlers: Option<ContentHandlers>,
     /// The index of the variable that keeps a request's context.
     pub(crate) context_slot: usize,
@@ -73,7 +74,7 @@ pub(crate) struct MainConf {
     bells: OnceCell<Arc<Bells>>,
     /// One for each lease holder that syncs its namespaces.
     lent: Arc<Lent>,
-    /// What callers of the library have.
+    /// State of the library's callers.
     library: Library,
     /// The synced namespaces that they have defined since the zones were mapped.
     pub(super) late: LateNamespaces,
@@ -99,7 +100,7 @@ pub(super) struct Policy {
     pub(super) rejected: Named<'static>,
 }
 
-/// How long a configuration that begins waits for a process that defines a namespace.
+/// Time for which a configuration that begins waits for a process that defines a namespace.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The most policies whose rejections are counted by themselves.
@@ -118,7 +119,7 @@ impl Drop for MainConf {
 }
 
 impl MainConf {
-    /// What was read so far, and the zones, to which directives add.
+    /// Returns the directives so far, and the zones, to which directives add.
     pub(super) fn reading(&mut self) -> (&mut HttpConf, &mut Vec<Rc<Zone>>) {
         (&mut self.http, &mut self.zones)
     }
@@ -138,7 +139,7 @@ impl MainConf {
         Ok(())
     }
 
-    /// What was resolved, and is served once the zones are mapped.
+    /// Returns the resolved configuration, which is served once the zones are mapped.
     pub(super) fn configuration(&self) -> &Configuration {
         self.served.get().unwrap_or(&self.configuration)
     }
@@ -175,7 +176,7 @@ impl MainConf {
         }
     }
 
-    /// What callers of the library have.
+    /// Returns the state of the library's callers.
     #[inline]
     pub(crate) fn library(&self) -> &Library {
         &self.library
@@ -422,7 +423,7 @@ impl MainConf {
         namespace.as_ref().map(|served| &served.namespace)
     }
 
-    /// How the store of the namespace of this number decides, if it does.
+    /// Returns how the store of the namespace of this number decides, if it does.
     pub(super) fn synchronous(&self, number: usize) -> Option<Synchronous> {
         self.namespaces.get()?.get(number)?.as_ref()?.synchronous
     }
@@ -438,7 +439,7 @@ impl MainConf {
         self.policies.get().map_or(&[], |policies| policies)
     }
 
-    /// When the zones were mapped.
+    /// Returns the time at which the zones were mapped.
     pub(super) fn loaded_at(&self) -> Option<UnixMillis> {
         self.loaded_at.get().copied()
     }

@@ -70,7 +70,7 @@ impl<'cf> Conf<'cf> {
         words.map(|word| unsafe { bytes(word) }).collect()
     }
 
-    /// Where nginx is reading now.
+    /// Returns nginx's present place in the configuration.
     pub(super) fn origin(&self) -> Origin {
         // SAFETY: while nginx reads a file, `conf_file` tells which; it is null for `-g`.
         match unsafe { self.raw().conf_file.as_ref() } {
@@ -96,7 +96,7 @@ impl<'cf> Conf<'cf> {
         }
     }
 
-    /// What a callback returns to nginx; writes the line of what is wrong.
+    /// Returns a callback's result to nginx; writes the line of an error.
     pub(crate) fn outcome(&mut self, result: Result<(), ConfError>) -> *mut c_char {
         match result {
             Ok(()) => NGX_CONF_OK,

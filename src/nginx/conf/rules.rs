@@ -9,10 +9,10 @@ use super::text::{Amount, Text};
 use crate::conf::level::rules::{self, RuleLimit, Rules};
 use crate::engine::BoundLimit;
 
-/// What a request is charged.
+/// Cost of a request.
 pub(crate) type Cost = rules::Cost<Text>;
 
-/// How a rule counts in its own way.
+/// Own key of a rule.
 pub(crate) type OwnKey = rules::OwnKey<Text>;
 
 /// The rules that apply on a level, all of which must admit a request.
@@ -24,7 +24,7 @@ pub(crate) struct RuleSet {
     active: OnceCell<Active>,
 }
 
-/// What a request needs of its rules, in the order in which it needs it.
+/// The data of rules that a request needs, in the order in which it needs them.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) rules: Box<[ActiveRule]>,
@@ -54,12 +54,12 @@ pub(crate) struct ActiveRule {
     pub(crate) place: &'static str,
 }
 
-/// What a rule counts by.
+/// The key of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RuleKey {
     /// The key of the level.
     OfLevel,
-    /// The same as the rule before, in the same table.
+    /// The key of the rule before, in the same table.
     AsBefore,
     /// A key of its own.
     Own(&'static Text),

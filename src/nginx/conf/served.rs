@@ -21,18 +21,18 @@ pub(super) type ServedNamespaces = Rc<OnceCell<Vec<Option<ServedNamespace>>>>;
 #[derive(Debug)]
 pub(super) struct ServedNamespace {
     pub(super) namespace: Namespace<'static>,
-    /// How its store decides, if it does.
+    /// Decisions of its store, if it decides.
     pub(super) synchronous: Option<Synchronous>,
 }
 
-/// How requests are decided on in a synchronous namespace.
+/// The decisions of a synchronous namespace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Synchronous {
     /// The deciders: their numbers are those of all deciders in
     /// [`MainConf::deciding`](super::main::MainConf::deciding).
     pub(crate) store: Deciders,
     pub(crate) on_error: OnError,
-    /// How long a request may wait.
+    /// Longest wait of a request.
     pub(crate) timeout: Duration,
     /// Whether hits of busy keys are charged ahead.
     pub(crate) is_reserving: bool,
@@ -45,9 +45,9 @@ pub(crate) struct SyncedNamespace {
     pub(crate) namespace: &'static Namespace<'static>,
     /// The windows that are counted in.
     pub(crate) sizes: Vec<WindowSize>,
-    /// How often it is synced.
+    /// Period of its sync.
     pub(crate) period: Duration,
-    /// How long a worker that says nothing is thought to be alive.
+    /// Time after which a silent worker counts as dead.
     pub(crate) lease_lifetime: Duration,
     pub(crate) store: Arc<WatchedStore>,
     /// The number of this namespace among those with the store.
@@ -73,7 +73,7 @@ pub(super) struct LateNamespaces {
     /// The zones and stores of the configuration, and the namespaces that were defined late, with their stores.
     pub(super) configuration: RefCell<Option<Configuration>>,
     pub(super) served: RefCell<Vec<LateNamespace>>,
-    /// How many deciders they have.
+    /// Number of their deciders.
     deciders: Cell<usize>,
 }
 

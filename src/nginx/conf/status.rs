@@ -1,5 +1,5 @@
-//! What the API and the metrics tell of a configuration, and what was counted under it: looked up in
-//! steps, since a look at everything would hold the worker for too long.
+//! The status of a configuration for the API and the metrics, looked up in steps: a look at
+//! everything would hold the worker for too long.
 
 use core::slice;
 use core::time::Duration;
@@ -22,7 +22,7 @@ use crate::nginx::zone::Zone;
 use crate::policy::window::{Clock as _, WindowSize};
 use crate::table::{CounterTable, LookedAt, Pending, SyncState};
 
-/// How this node is doing, as far as was looked.
+/// The status of this node, as far as it was looked up.
 pub(crate) struct Look {
     main: &'static MainConf,
     status: Status<'static>,
@@ -30,14 +30,14 @@ pub(crate) struct Look {
     /// The last zone's table, and from which namespace on its keys are to be counted yet.
     uncounted: Option<(&'static CounterTable<'static>, usize)>,
     namespaces: Enumerate<slice::Iter<'static, NamespaceConf>>,
-    /// What is pending, by the names of zones; `None`: it does not matter.
+    /// Pending counters by the names of zones; `None`: they do not matter.
     pending: Option<HashMap<&'static str, Pending>>,
-    /// Where stores are in the status, by their names.
+    /// Indexes of stores in the status, by their names.
     stores: HashMap<&'static str, usize>,
 }
 
 impl Look {
-    /// How many namespaces are looked at in a step: each worker has a line of each.
+    /// Number of namespaces in a step: each worker has a line of each.
     const NAMESPACES: usize = 16;
 
     /// Looks at a bounded part of what there is; returns whether anything is left.
@@ -119,8 +119,8 @@ impl MainConf {
         }
     }
 
-    /// How one namespace is doing, however many there are, and the windows that it counts in. `None`:
-    /// there is no such namespace.
+    /// Returns the status of one namespace, however many there are, and the windows that it counts
+    /// in. `None`: there is no such namespace.
     pub(crate) fn status_of(&self, name: &[u8]) -> Option<(NamespaceStatus<'_>, Vec<WindowSize>)> {
         let (number, namespace) = self.named(name)?;
         let table = self.zone(namespace.zone)?.table();
@@ -167,7 +167,7 @@ impl MainConf {
         Some((&namespace.name, store.settings.common.timeout))
     }
 
-    /// How the store of the namespace of this name decides, if it does.
+    /// Returns how the store of the namespace of this name decides, if it does.
     pub(crate) fn synchronous_of(&self, name: &[u8]) -> Option<Synchronous> {
         let (number, _) = self.named(name)?;
         self.synchronous(number)
@@ -179,7 +179,7 @@ impl MainConf {
         namespaces.find(|(_, namespace)| namespace.name.as_bytes() == name)
     }
 
-    /// How a namespace is doing, of whose zone so much is `pending`.
+    /// Returns the status of a namespace whose zone has these `pending` counters.
     fn namespace_status<'c>(
         &'c self,
         number: usize,

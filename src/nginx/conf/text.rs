@@ -26,7 +26,7 @@ pub(crate) enum Text {
 /// A number of hits: a constant, or text and variables that come to one.
 pub(crate) type Amount = text::Amount<Text>;
 
-/// What an [`Amount`] came to for a request.
+/// The value of an [`Amount`] for a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Evaluated<'r> {
     Hits(Hits),

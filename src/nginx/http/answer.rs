@@ -1,4 +1,4 @@
-//! What is answered to a request that was decided on: its log, and its rejection.
+//! The answer to a request that was decided on: its log, and its rejection.
 
 use core::fmt;
 

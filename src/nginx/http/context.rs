@@ -1,4 +1,4 @@
-//! What was decided about a request, kept with the request.
+//! The decision about a request, kept with the request.
 
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -25,11 +25,11 @@ pub(crate) struct Context<'r> {
     pub(super) rules: &'static RuleSet,
     /// The settings of the location that they were found in.
     pub(super) settings: &'static Settings,
-    /// What each limit said, in the order of the configuration; empty if no hit was accounted.
+    /// Charge of each limit, in the order of the configuration; empty if no hit was accounted.
     pub(super) charges: &'r [Charge<'r, 'static>],
     pub(super) outcome: Outcome,
     pub(super) response: Response,
-    /// What is added to the time that a rejected client is told to wait, in milliseconds.
+    /// Milliseconds that are added to a rejected client's waiting time.
     pub(super) jitter: u64,
     /// The keys that are counted under other names.
     pub(super) renamed: Option<&'r Renamed<'r>>,
@@ -109,7 +109,7 @@ impl<'r> Context<'r> {
         self.charges.iter().map(Charge::verdict)
     }
 
-    /// How long the client is to wait, in milliseconds; `None` if it need not try again.
+    /// Returns the waiting time of the client, in milliseconds; `None` if it need not try again.
     pub(super) fn retry_after(&self) -> Option<u64> {
         let wait = retry_after(self.verdicts())?;
         Some(wait.saturating_add(self.jitter))
@@ -119,7 +119,7 @@ impl<'r> Context<'r> {
 /// The longest time for which a limit holds a request back.
 pub(super) struct Delay<'r> {
     pub(super) millis: u64,
-    /// What the limit said.
+    /// Charge of the limit.
     pub(super) charge: &'r Charge<'r, 'static>,
 }
 
@@ -137,7 +137,7 @@ pub(crate) struct Renamed<'r> {
     next: Option<&'r Renamed<'r>>,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Response {
     Admit,
@@ -151,7 +151,7 @@ pub(super) enum Response {
 pub(crate) struct Room<'r> {
     context: &'r mut MaybeUninit<Context<'r>>,
     charges: &'r mut [MaybeUninit<Charge<'r, 'static>>],
-    /// How many of the charges were written.
+    /// Number of charges written.
     len: usize,
 }
 
@@ -163,7 +163,7 @@ pub(super) struct Keys<'r> {
     renamed: Option<&'r Renamed<'r>>,
 }
 
-/// Where the context of a main request is kept.
+/// Place of a main request's context.
 pub(super) type ContextSlot<'r> = RequestSlot<'r, Context<'r>>;
 
 /// Adds the place of the context to the requests of the configuration being read; returns its number.
@@ -268,7 +268,7 @@ impl<'r> Keys<'r> {
 }
 
 impl<'r> Room<'r> {
-    /// What was charged, and said.
+    /// Returns the charges.
     pub(super) fn charges(&self) -> &[Charge<'r, 'static>] {
         // SAFETY: as of `as_mut_slice`.
         unsafe { slice::from_raw_parts(self.charges.as_ptr().cast(), self.len) }

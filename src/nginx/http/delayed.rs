@@ -31,7 +31,7 @@ static DELAYED: WaitingRequests<Delayed<'static>> = WaitingRequests::of(Asker::R
 
 /// A request that is held back.
 struct Delayed<'r> {
-    /// When it goes on.
+    /// Timer with which it goes on.
     timer: EventTimer<'r>,
     since: Instant,
     context: &'r Context<'r>,

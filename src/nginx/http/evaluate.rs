@@ -1,4 +1,4 @@
-//! What a request is counted by: the key, the hits and the cost of each of its rules.
+//! The key, the hits and the cost of each rule of a request.
 
 use nginx_sys::{NGX_LOG_ERR, NGX_LOG_INFO};
 
@@ -152,7 +152,7 @@ fn variable_hits_of(
     })
 }
 
-/// What a request is charged when it is decided on.
+/// Returns the cost that is charged when a request is decided on.
 #[inline]
 fn cost_of(rule: &ActiveRule, request: &Request<'_>) -> Result<Hits, EvaluationError> {
     match rule.cost {

@@ -206,7 +206,7 @@ fn again<'r>(request: &Request<'r>, context: &Context<'r>) -> Result<ngx_int_t, 
     Ok(reject(request, context))
 }
 
-/// When a request ends: counts the hits of its rules that are known only now.
+/// Charges the hits of its rules that are known only now, at the end of a request.
 unsafe extern "C" fn at_end(request: *mut ngx_http_request_t) -> ngx_int_t {
     guard(NGX_OK as ngx_int_t, || {
         // SAFETY: nginx passes a request that has not ended yet: it does when all handlers were called.

@@ -25,11 +25,11 @@ use crate::table::Outcome;
 /// The reserves of this worker, once there are any.
 static BOOK: OfEventLoop<RefCell<Option<Book>>> = OfEventLoop(RefCell::new(None));
 
-/// How often it is looked whether a reserve is to be looked at, or asked for: milliseconds.
+/// Interval in which reserves are looked at, and asked for, in milliseconds.
 const TICK: u64 = ReserveBook::SOON.as_millis() as u64;
-/// How often what was given back is pushed, at most.
+/// Shortest interval between pushes of hits that were given back.
 const PUSH_PAUSE: Duration = Duration::from_millis(250);
-/// How long a part is waited for: milliseconds. No request waits.
+/// Longest wait for a part, in milliseconds. No request waits.
 const PATIENCE: u64 = 1000;
 
 struct Book {

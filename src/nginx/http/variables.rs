@@ -23,7 +23,7 @@ struct OwnVariable(ngx_str_t, for<'r> fn(&Request<'r>) -> Value<'r>);
 
 type Value<'r> = Result<&'r [u8], NoValue>;
 
-/// Why there is none.
+/// The reason why a variable has no value.
 enum NoValue {
     /// No rule applied.
     NotFound,

@@ -20,25 +20,25 @@ use crate::store::contract::decision::Decider;
 use crate::store::contract::strategy::{PushNews, Strategy};
 use crate::store::registry::StoreVisitor;
 
-/// How long a worker that listens and says nothing is thought to be alive, in milliseconds.
+/// Time after which a silent listener counts as dead, in milliseconds.
 const LIFETIME: u64 = 2000;
-/// How often it says so, and others look.
+/// Interval in which it renews its lease, and others look at it.
 const LOOK: Duration = Duration::from_millis(500);
-/// How soon it is looked again for a first position to listen from.
+/// Pause before the next look for a first position to listen from.
 const LOOK_FOR_EARS: Duration = Duration::from_millis(100);
-/// How soon it is looked again whether what is on its way was answered, and how often.
+/// Interval of looks whether the batch on its way was answered.
 const LOOK_FOR_ANSWER: Duration = Duration::from_millis(1);
 const MAX_LOOKS: usize = 20;
-/// How long the first pause is after it was woken for nothing, in milliseconds; each next one is twice as long.
+/// First pause after a wake-up for nothing, in milliseconds; each next one is twice as long.
 const IN_VAIN: u64 = 5;
 const WITHOUT: Duration = Duration::from_secs(60);
 /// After how many failures in a row of a store that is there, it has no channel; and of such as stay.
 const MANY: u32 = 8;
 const SURE: u32 = 4;
 
-/// What is to be heard of a store, by a task that ends when `ending` is closed.
+/// The subscription to a store's channel: a task that ends when `ending` is closed.
 pub(super) struct ChannelTask<'a> {
-    /// Those with the store.
+    /// Namespaces with the store.
     pub(super) namespaces: Vec<SyncedNamespace>,
     pub(super) events: EventLoopQueue<StoreEvent>,
     pub(super) ending: watch::Receiver<()>,
@@ -103,7 +103,7 @@ async fn listen<S: Strategy>(
     }
 }
 
-/// What is heard by one connection.
+/// The subscription of one connection.
 struct ChannelLine<'l> {
     hearings: Vec<Hearing<'static, 'static>>,
     store: &'l Arc<WatchedStore>,

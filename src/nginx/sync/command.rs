@@ -1,8 +1,8 @@
-//! What the event loop, and the bell, have the thread do for a namespace.
+//! Commands of the event loop, and of the bell, to the thread that serves a namespace.
 
 use crate::engine::LastPush;
 
-/// What is asked for.
+/// A command.
 pub(super) enum Command {
     /// Sync, unless this node was synced in this period.
     Sync,

@@ -1,5 +1,5 @@
-//! What is pushed before its time: the thread hears of it by the worker's bell; and what is looked at before its
-//! time, by a timer.
+//! Early pushes, for which the worker's bell wakes the thread, and early looks, for which a timer
+//! does.
 
 use core::cell::RefCell;
 use core::pin::pin;
@@ -16,24 +16,24 @@ use crate::broker::EventFd;
 use crate::engine::{LookTimes, Machine, Report, SyncError, Syncer};
 use crate::table::SyncState;
 
-/// How long the next push before its time waits for the one before: what comes meanwhile goes with it. A timer may be a
+/// Pause between two early pushes: changes in between go with the second one. A timer may be a
 /// millisecond late.
 const PAUSE: Duration = Duration::from_millis(4);
-/// How many times as long as the exchange before took it is to the next look: looks take a slow store a tenth of the time
-/// at most.
+/// Ratio of the pause before a look to the exchange before: looks take a slow store a tenth of the
+/// time at most.
 const LOOKS_APART: u32 = 10;
 
-/// When pushes before their time are made.
+/// The timer of early pushes.
 #[derive(Debug, Default)]
 pub(super) struct EarlyTimer {
-    /// When the last one began.
+    /// Start of the last one.
     last: Option<Instant>,
-    /// When the next one is due, if there is to be one.
+    /// Time at which the next one is due, if there is to be one.
     next: Option<Instant>,
 }
 
 impl EarlyTimer {
-    /// When to look again, if nothing else comes.
+    /// Returns the time of the next look, if nothing else comes.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
     }
@@ -55,7 +55,7 @@ impl EarlyTimer {
     }
 }
 
-/// When others' pushes are looked at of which nobody tells.
+/// The timer of looks at others' pushes, where no channel tells of them.
 #[derive(Debug)]
 pub(super) struct LookTimer {
     /// `None`: somebody tells.
@@ -68,7 +68,7 @@ impl LookTimer {
         LookTimer { times: is_needed.then(LookTimes::default), next: None }
     }
 
-    /// When to look.
+    /// Returns the time of the next look.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
     }

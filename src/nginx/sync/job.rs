@@ -1,5 +1,5 @@
-//! When a namespace is synced: once in a period, later and later while its store is away, and when a caller
-//! asks for it.
+//! The schedule of a namespace's sync: once in a period, later and later while its store is away,
+//! and when a caller asks for it.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::nginx::conf::SyncedNamespace;
 use crate::nginx::event_loop::EventTimer;
 use crate::nginx::log::Log;
 
-/// How soon it is looked again for a cycle that is under way, whose end should have been told of.
+/// Pause before the next look for a cycle that is under way, whose end should have been reported.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The sync of one namespace. Times are of nginx's monotonic clock.
@@ -21,15 +21,15 @@ pub(super) struct Job {
     is_asked: bool,
     /// Whether cycles recur.
     recurs: bool,
-    /// When to sync next.
+    /// Time of the next sync.
     next: Duration,
-    /// How often the store failed in a row.
+    /// Number of failures of the store in a row.
     failures: u32,
     waiters: SyncWaiters,
 }
 
 impl Job {
-    /// One that has `tick` called with `number` when a cycle may be due.
+    /// Creates the job, which has `tick` called with `number` when a cycle may be due.
     pub(super) fn new(
         number: usize,
         namespace: SyncedNamespace,

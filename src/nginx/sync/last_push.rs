@@ -9,10 +9,10 @@ use tokio::time::sleep;
 use crate::engine::{LastPush, Machine, Report, Surroundings as _, SyncError, Syncer};
 use crate::store::contract::strategy::Strategy;
 
-/// How soon it is tried again, and how often it is looked whether the store goes on.
+/// Pause between attempts, and between looks whether the store goes on.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How many namespaces are at their last push.
+/// The number of namespaces at their last push.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastPushes(Arc<AtomicUsize>);
 

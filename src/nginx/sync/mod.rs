@@ -50,8 +50,8 @@ const MAX_TURNS: u32 = 8;
 /// A timer that is later than that is of a worker that was stopped, or got no processor.
 const STOPPED: Duration = Duration::from_millis(100);
 
-/// How long a worker that ends pushes what is left: before the master kills it; and gracefully, for so long without a
-/// batch that its store takes, and as long as what stops nginx mostly waits, at most.
+/// Longest last push of a worker that ends: before the master kills it; and gracefully, without a
+/// batch that its store takes, and altogether as long as what stops nginx mostly waits.
 const LAST_PUSH_OF_TERM: Duration = Duration::from_millis(800);
 const LAST_PUSH_OF_QUIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
 
@@ -67,19 +67,20 @@ struct Serving {
     log: Log<'static>,
 }
 
-/// What this worker does.
+/// State of this worker.
 static WORKER: OfEventLoop<RefCell<Option<Worker>>> = OfEventLoop(RefCell::new(None));
 
 struct Worker {
     thread: Thread,
     wake: Wake,
     jobs: Vec<Job>,
-    /// Where stores are asked about requests; none if none decides, or none can.
+    /// Clients by which stores are asked about requests; none if no store decides, or none can be
+    /// asked.
     clients: Vec<DeciderClient>,
-    /// What asks them for all workers, in the thread of this one or of another; and for this one alone about
-    /// namespaces that it has defined.
+    /// Brokers that ask them for all workers, in the thread of this one or of another; and for this
+    /// one alone about namespaces that it has defined.
     brokers: Vec<Broker>,
-    /// What wakes the thread when something is to be pushed before its time, if anything is.
+    /// Bell that wakes the thread when counters are to be pushed early, if any are.
     bell: Option<EventFd>,
     /// Whether stores are asked about requests.
     asks: Cell<bool>,
@@ -88,9 +89,9 @@ struct Worker {
     /// For how many turns questions have been gathered, and how much there was at the end of the last.
     turns: Cell<u32>,
     asked: Cell<usize>,
-    /// What takes what stores reply about requests.
+    /// Function that takes the replies of stores about requests.
     go_on: fn(Vec<Reply>),
-    /// What is to be told what came of its cycle.
+    /// Waiters whose cycle has ended, with its report.
     ended: Vec<(SyncWaiter, Option<Report>)>,
     log: Log<'static>,
 }
@@ -177,7 +178,7 @@ pub(super) fn sync_now(namespace: &str) -> bool {
     with_worker(|worker| worker.sync_now(namespace)).unwrap_or(false)
 }
 
-/// The same; `waiter` is told when the cycle has ended.
+/// Has a namespace synced; `waiter` is told when the cycle has ended.
 pub(super) fn sync_for(namespace: &str, waiter: SyncWaiter) -> bool {
     let is_asked = with_worker(|worker| {
         if let Some((_, job)) = worker.job_of(namespace) {
@@ -312,12 +313,12 @@ pub(super) fn check_circuit(decider: usize) -> bool {
     .unwrap_or(false)
 }
 
-/// What time it is by the clock of a decider's store; `None`: it has not said.
+/// Returns the time by the clock of a decider's store; `None`: it has not told it.
 pub(super) fn store_time(decider: usize) -> Option<UnixMillis> {
     with_client(decider, |_, client, decider| client.store_time(decider, now_millis()))?
 }
 
-/// Where this worker logs what it does for stores; `None`: it does nothing.
+/// Returns the log of this worker's work for stores; `None`: it does none.
 pub(super) fn log() -> Option<Log<'static>> {
     Some(WORKER.0.borrow().as_ref()?.log)
 }

@@ -34,7 +34,7 @@ const MAX_IDLE: u32 = 20;
 /// After how long it is looked again whether another worker is done with its cycle.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// How much longer than its last pushes the thread is waited for.
+/// Time for which the thread is waited for beyond its last pushes.
 const MARGIN: Duration = Duration::from_millis(100);
 
 /// The background thread of a worker.
@@ -54,7 +54,7 @@ pub(super) struct Thread {
     last_pushes: LastPushes,
 }
 
-/// What came of a cycle.
+/// The result of a cycle.
 pub(super) struct Done {
     /// The number of the namespace, in the order in which they were given.
     pub(super) number: usize,
@@ -72,7 +72,7 @@ enum Task {
         task: UnboundedSender<Command>,
         commands: UnboundedReceiver<Command>,
     },
-    /// What is heard of the store that these have.
+    /// Subscribe to the channel of the store of these namespaces.
     Channel(Vec<SyncedNamespace>),
     Broker(Box<Broker>, oneshot::Receiver<()>),
 }
@@ -204,13 +204,13 @@ impl Thread {
         self.ended.try_recv() == Err(blocking::TryRecvError::Disconnected)
     }
 
-    /// What was done since the last look. Never waits: if there is more in this moment, the event loop
-    /// is woken again.
+    /// Takes the results since the last call, without waiting. If there is more at the moment, the
+    /// event loop is woken again.
     pub(super) fn done(&self) -> Vec<Done> {
         self.done.take()
     }
 
-    /// What is new of stores since the last look, likewise.
+    /// Takes the events of stores since the last call, without waiting.
     pub(super) fn store_events(&self) -> Vec<StoreEvent> {
         self.store_events.take()
     }
@@ -336,7 +336,7 @@ fn heard(namespaces: &[SyncedNamespace]) -> Vec<Vec<SyncedNamespace>> {
     heard
 }
 
-/// What is to be served of one namespace, by a task.
+/// The serving of one namespace by a task.
 struct SyncTask<'a> {
     number: usize,
     namespace: &'a SyncedNamespace,
@@ -496,7 +496,7 @@ async fn serve<S: Strategy>(
     }
 }
 
-/// What a cycle tells of its store.
+/// Returns the events of a cycle's store.
 fn events_of(
     namespace: &SyncedNamespace,
     known: KnownBefore,

@@ -1,8 +1,8 @@
-//! What waits for a cycle that begins after it was asked for.
+//! Waiters for a cycle that begins after they asked for it.
 
 use crate::engine::Report;
 
-/// What is told when its cycle has ended.
+/// A waiter that is told when its cycle has ended.
 pub(crate) struct SyncWaiter {
     /// Called by the event loop with the number, and with what the cycle did; `None`: it did not sync.
     pub(crate) done: fn(u64, Option<Report>),
@@ -12,14 +12,14 @@ pub(crate) struct SyncWaiter {
 /// All that wait for cycles of a namespace.
 #[derive(Default)]
 pub(super) struct SyncWaiters {
-    /// How many cycles have begun.
+    /// Number of cycles that have begun.
     begun: u64,
     /// With the number of its cycle, each.
     waiting: Vec<(u64, SyncWaiter)>,
 }
 
 impl SyncWaiters {
-    /// One that waits for the next cycle.
+    /// Adds a waiter for the next cycle.
     pub(super) fn add(&mut self, waiter: SyncWaiter) {
         self.waiting.push((self.begun.wrapping_add(1), waiter));
     }

@@ -1,5 +1,5 @@
-//! How another thread wakes nginx's event loop: an eventfd that the loop waits for like for a client's
-//! socket.
+//! The eventfd by which another thread wakes nginx's event loop, which waits for it like for a
+//! client's socket.
 
 use std::io;
 use std::os::fd::AsRawFd as _;

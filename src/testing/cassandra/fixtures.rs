@@ -76,7 +76,7 @@ impl Fixture for Apart {
         OfTest { store: connect(&Server::shared().address, table()), name: self.name.clone() }
     }
 
-    /// What is left of an epoch is as good as gone with it.
+    /// Ends the epoch: its rows are as good as gone with it.
     fn flush(&self) {
         for (namespace, shard, _) in self.epochs() {
             self.ask::<(bool,)>(&format!(

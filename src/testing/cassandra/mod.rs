@@ -1,4 +1,4 @@
-//! What the tests of Cassandra have in common: servers of scripts/cassandra/server.sh, tables in them, and
+//! Shared support of Cassandra's tests: servers of scripts/cassandra/server.sh, tables in them, and
 //! statements of the tests' own.
 
 #[cfg(test)]

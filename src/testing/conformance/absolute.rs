@@ -1,4 +1,4 @@
-//! What only a store does that keeps a row for each node and occupancy.
+//! Tests of stores that keep a row for each node and occupancy.
 
 use super::*;
 

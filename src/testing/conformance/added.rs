@@ -1,4 +1,4 @@
-//! What only a store does that adds diffs to totals.
+//! Tests of stores that add diffs to totals.
 
 use super::*;
 

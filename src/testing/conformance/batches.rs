@@ -1,4 +1,4 @@
-//! What becomes of a batch.
+//! The outcome of a batch.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a node is told of others' changes, by a store that keeps a log of them.
+//! News of others' changes from a store that keeps a log of them.
 
 use super::*;
 

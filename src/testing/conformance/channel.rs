@@ -1,15 +1,15 @@
-//! What a node hears of others' pushes as they happen, from a store that has a channel.
+//! News of others' pushes as they happen, from a store that has a channel.
 
 use super::*;
 use crate::store::contract::strategy::{Ear, PushNews};
 
-/// What listens, to the shard of a node from where that has come to.
+/// A listener to the shard of a node, from the node's position on.
 pub(crate) struct Listener<S> {
     pub(crate) store: S,
     pub(crate) ears: Vec<Ear>,
 }
 
-/// How long it is waited for what will be heard.
+/// Longest wait for news.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl<S: Strategy> Listener<S> {

@@ -1,4 +1,4 @@
-//! What is counted, and for how long.
+//! Counts, and their lifetimes.
 
 use super::*;
 

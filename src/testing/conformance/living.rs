@@ -1,4 +1,4 @@
-//! How many nodes live.
+//! The number of living nodes.
 
 use super::*;
 

@@ -14,7 +14,7 @@ use crate::store::contract::strategy::{
     Shard, Strategy,
 };
 
-/// What all tests count in.
+/// Returns the shard in which all tests count.
 pub(crate) fn shard(namespace: &str) -> Shard {
     let namespace = namespace.into();
     Shard { namespace, number: 0 }
@@ -80,7 +80,7 @@ pub(crate) struct Node<S> {
     counted: RefCell<Counted>,
 }
 
-/// What a node has counted with each of its batches, by their numbers.
+/// The counts of a node with each of its batches, by their numbers.
 type Counted = BTreeMap<(Vec<u8>, WindowSize, u64, Occupancy), BTreeMap<u64, Hits>>;
 
 impl<S: Strategy> Node<S> {
@@ -161,8 +161,8 @@ impl<S: Strategy> Node<S> {
         self.learn(pushed).await
     }
 
-    /// What others changed since the last time; of a store without a log, all that there is in the
-    /// present windows.
+    /// Returns the changes of others since the last call; of a store without a log, all counts in
+    /// the present windows.
     pub(crate) async fn fetch(&mut self) -> Vec<Count> {
         let pushed = self.send(self.number, vec![]).await;
         self.learn(pushed).await
@@ -205,7 +205,7 @@ impl<S: Strategy> Node<S> {
     }
 }
 
-/// What is told of others' changes with a batch that was applied.
+/// Returns the news of others' changes with a batch that was applied.
 pub(super) fn applied<C: ChangesKind>(pushed: Pushed<C>) -> Option<Changes> {
     match pushed {
         Pushed::Applied { changes, .. } => changes.logged(),

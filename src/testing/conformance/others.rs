@@ -6,7 +6,7 @@ use super::*;
 use crate::policy::algorithm::{Algorithm, LevelKind, StoredKind};
 use crate::store::contract::decision::{Decider, Question};
 
-/// How often nodes try before they give up: a failure for each of what is found to be in the way, and then a new epoch.
+/// Number of attempts of nodes: a failure for each obstacle, and then a new epoch.
 const ROUNDS: usize = 6;
 
 /// Nodes that push, fetch and tell, and one that decides by what the store has kinds for.
@@ -40,7 +40,7 @@ impl<S: Decider<Changes = Changes>> Others<S> {
         }
     }
 
-    /// How many nodes the store says that live.
+    /// Returns the store's number of living nodes.
     pub(crate) fn living(&self) -> Option<u64> {
         let told = self.pushing.iter().map(|node| node.store.nodes());
         told.max().flatten()

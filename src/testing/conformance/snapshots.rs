@@ -1,4 +1,4 @@
-//! What a node learns of others' changes from a store that keeps counts alone.
+//! News of others' changes from a store that keeps counts alone.
 
 use super::*;
 

@@ -27,12 +27,12 @@ pub(super) trait Spoken {
         Server::shared()
     }
 
-    /// Where it is.
+    /// Returns the server's address.
     fn address() -> ServerAddress {
         Self::server().tcp()
     }
 
-    /// How it is spoken to with TLS.
+    /// Returns the options of TLS to it.
     fn tls() -> Option<TlsOptions> {
         None
     }

@@ -1,4 +1,4 @@
-//! What the tests of Postgres have in common: servers of their own, schemas in them, strategies.
+//! Shared support of Postgres's tests: servers of their own, schemas in them, strategies.
 
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -26,7 +26,7 @@ pub(crate) struct Server {
     pub(crate) port: u16,
 }
 
-/// What the guard does: `$1` is the directory, the rest is the server's command.
+/// Script of the guard: `$1` is the directory, the rest is the server's command.
 const GUARD: &str = r#"
 dir=$1; shift
 "$@" </dev/null >>"$dir/log" 2>&1 &

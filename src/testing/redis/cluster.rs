@@ -271,7 +271,7 @@ impl LogFixture for SharedCluster {
     }
 }
 
-/// How many connections each server has from others than the tests themselves.
+/// Returns the number of connections to each server from others than the tests themselves.
 pub(crate) fn connections(cluster: &Servers) -> BTreeMap<u16, usize> {
     let count = |server: &Server| {
         let clients: String = server.ask(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();

@@ -138,7 +138,7 @@ impl Server {
         command.exec(&mut connection).unwrap();
     }
 
-    /// The same from a connection that gives a password, unless it is empty.
+    /// Asks as [`Server::ask`] does, on a connection that gives a password, unless it is empty.
     pub(super) fn ask_as<T: FromRedisValue>(
         &self,
         password: &str,
@@ -164,13 +164,13 @@ impl Server {
         ServerAddress::tcp("127.0.0.1", self.port)
     }
 
-    /// How long its main thread has been on a processor, in microseconds.
+    /// Returns the processor time of its main thread, in microseconds.
     #[cfg(feature = "measure")]
     pub(crate) fn cpu_micros(&self) -> u64 {
         self.cpu_nanos() / 1000
     }
 
-    /// The same in nanoseconds.
+    /// Returns the processor time of its main thread, in nanoseconds.
     #[cfg(feature = "measure")]
     pub(crate) fn cpu_nanos(&self) -> u64 {
         let pid = self.process.id();

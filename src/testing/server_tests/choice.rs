@@ -1,4 +1,4 @@
-//! Which of several servers is used.
+//! The choice among several servers.
 
 use super::*;
 use crate::testing::proxy::with_greeting;

@@ -1,5 +1,5 @@
-//! What every datastore with servers does: which of them it uses, which it trusts by TLS, and what
-//! becomes of a batch when one ends, hangs or loses an answer.
+//! Tests of every datastore with servers: which of them it uses, which it trusts by TLS, and the
+//! outcome of a batch when one ends, hangs or loses an answer.
 
 pub(crate) mod choice;
 pub(crate) mod failures;
@@ -26,7 +26,7 @@ pub(crate) trait Served: Sized {
     fn shared() -> Self {
         Self::start()
     }
-    /// One that loses nothing by [`Served::restart`].
+    /// Starts a server that loses nothing by [`Served::restart`].
     fn start_durable() -> Self {
         Self::start()
     }
@@ -87,10 +87,10 @@ macro_rules! server_tests {
 }
 pub(crate) use server_tests;
 
-/// How long anything may take on a machine that is busy.
+/// Longest time of anything on a machine that is busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What all stores are told, whose servers are these.
+/// Returns the options of all stores with these servers.
 pub(super) fn options(servers: &[ServerAddress]) -> StoreOptions {
     StoreOptions {
         servers: servers.to_vec(),
@@ -101,7 +101,7 @@ pub(super) fn options(servers: &[ServerAddress]) -> StoreOptions {
     }
 }
 
-/// The same of one that waits for only so long.
+/// Returns the options of a store that waits only shortly.
 fn impatient(servers: &[ServerAddress]) -> StoreOptions {
     StoreOptions {
         connect_timeout: Duration::from_secs(2),
@@ -122,7 +122,7 @@ pub(crate) async fn open(store: &mut impl Strategy) -> Result<(), StoreError> {
     opened.map(drop)
 }
 
-/// What goes wrong with the node's batch of this number.
+/// Returns the error of the node's batch of this number.
 pub(crate) async fn failure<S: Strategy>(node: &mut Node<S>, number: u64) -> StoreError {
     let batch = node.batch(number, vec![hits("a", 1)]);
     let pushed = node.store.push_diffs(&node.shard, &batch, 500);

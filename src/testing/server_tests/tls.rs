@@ -4,7 +4,7 @@ use super::*;
 use crate::store::contract::options::TlsOptions;
 use crate::testing::certificates::{trusting, trusting_the_system};
 
-/// What comes of an attempt to use a server.
+/// Returns the result of an attempt to use a server.
 fn attempt<F: Served>(server: &F, tls: TlsOptions) -> Result<(), StoreError> {
     let options = StoreOptions { tls: Some(tls), ..options(&[server.address()]) };
     block_on(open(&mut server.store(&options)))

@@ -1,4 +1,5 @@
-//! What workers need to sync the namespaces of a configuration, and to ask its stores about requests.
+//! Data of workers for syncing the namespaces of a configuration, and for asking its stores about
+//! requests.
 
 use std::io;
 use std::sync::Arc;
@@ -88,12 +89,14 @@ impl MainConf {
         deciding
     }
 
-    /// What workers share to ask those stores, if there are any, and it could be made.
+    /// Returns the queues by which workers ask those stores, if there are any, and they could be
+    /// made.
     pub(crate) fn shared_queues(&self) -> Option<Arc<SharedQueues>> {
         self.shared_queues.get().cloned()
     }
 
-    /// What wakes the threads of workers, if anything is pushed before its time, and it could be made.
+    /// Returns the bells of the workers' threads, if anything is pushed early, and they could be
+    /// made.
     pub(crate) fn bells(&self) -> Option<Arc<Bells>> {
         self.bells.get().cloned()
     }

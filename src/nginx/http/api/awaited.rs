@@ -26,18 +26,19 @@ use crate::store::contract::decision::Answer;
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
-/// Those of this worker.
+/// Waiting requests of this worker.
 static AWAITED: WaitingRequests<Awaited<'static>> = WaitingRequests::of(Asker::Api);
 
-/// What a request waits for.
+/// The wait of a request.
 struct Awaited<'r> {
-    /// When it is answered that the store has not. It also keeps a worker that is to end.
+    /// Timer after which it is answered that the store has not. It also keeps a worker that is to
+    /// end.
     deadline: EventTimer<'r>,
     request: Cell<Option<Held>>,
     stage: Cell<Stage>,
 }
 
-/// How far it has come.
+/// The progress of the wait.
 #[derive(Default)]
 enum Stage {
     /// It is answered.
@@ -57,7 +58,7 @@ struct AskedStore {
     synchronous: Synchronous,
     decider: usize,
     since: Instant,
-    /// What is synced if the call leads to that, and how long it may take.
+    /// Namespace that is synced if the call leads to that, and the longest time of the sync.
     sync: (&'static str, Duration),
 }
 
@@ -330,7 +331,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What is answered without the store.
+/// Returns the answer without the store.
 fn without_store(
     call: &StoreCall<'static, 'static>,
     synchronous: Synchronous,

@@ -36,13 +36,13 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
     })
 }
 
-/// What is answered.
+/// The answer to a request.
 enum ApiAnswer {
     /// A body, with this status.
     Body(u16, String),
-    /// What may be long.
+    /// An answer that may be long.
     Steps(Steps),
-    /// What is known when this namespace is synced, or has not been for so long.
+    /// An answer that is known when this namespace is synced, or has not been for so long.
     Synced(&'static str, Duration),
     /// The answer needs the store's decision; and a reset also a sync of this namespace, within this time.
     Asked(Box<StoreCall<'static, 'static>>, Synchronous, (&'static str, Duration)),
@@ -108,8 +108,8 @@ fn read<'r>(
     }
 }
 
-/// Where the API's own part of a path begins, of which it is not known what leads to it; the end, if that
-/// is all.
+/// Returns the start of the API's own part of a path, of which it is not known what leads to it;
+/// the end, if that is all.
 fn start_of_call(uri: &[u8]) -> usize {
     const PART: &[u8] = b"/namespaces/";
     let start = uri.windows(PART.len()).position(|part| part == PART);
@@ -179,7 +179,7 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
     Ok(ApiAnswer::Body(200, body))
 }
 
-/// What is answered to a call about which the store of the namespace of this name is asked.
+/// Answers a call about which the store of the namespace of this name is asked.
 fn of_store(
     main: &'static MainConf,
     asked: StoreCall<'static, 'static>,

@@ -30,9 +30,9 @@ const TURN: Duration = Duration::from_micros(250);
 /// All answers of this worker that are not whole.
 static PAGES: WaitingRequests<UnfinishedPage<'static>> = WaitingRequests::of(Asker::Request);
 
-/// What is written of a request's answer.
+/// A writer of a request's answer.
 struct PageWriter {
-    /// Where it is noted for how long the event loop was held.
+    /// Table that records for how long the event loop was held.
     table: Option<&'static CounterTable<'static>>,
     media_type: &'static str,
     steps: Steps,

@@ -112,7 +112,7 @@ fn watch_client(request: &Request<'_>) -> Option<ngx_http_event_handler_pt> {
 /// A request that waits in a phase: nginx runs its phases no more until it is resumed.
 pub(crate) struct Waiting {
     request: Held,
-    /// What it does otherwise when there is something to read; `None`: it still does.
+    /// Read handler that it has otherwise; `None`: it is still set.
     read_event_handler: Option<ngx_http_event_handler_pt>,
 }
 
@@ -223,8 +223,8 @@ impl WaitingParts {
     }
 }
 
-/// What nginx calls where a request that waits could write: because its connection can, or because it
-/// is its turn among the subrequests of a response.
+/// Handler that nginx calls where a waiting request could write: because its connection can, or
+/// because it is its turn among the subrequests of a response.
 static WHILE_WAITING: unsafe extern "C" fn(*mut ngx_http_request_t) = while_waiting;
 
 unsafe extern "C" fn while_waiting(request: *mut ngx_http_request_t) {

@@ -1,5 +1,5 @@
-//! What a request is suspended for: what stores are asked about it, one after the other, what they
-//! have said, and the decision that comes of it.
+//! The suspension of a request: the questions to stores, one after the other, their answers, and
+//! the decision that follows.
 
 use core::cell::{Cell, RefCell};
 use core::ptr;
@@ -52,7 +52,7 @@ pub(crate) struct Suspension<'r> {
     checks: Few<LimitCheck<'r, 'static>>,
     renamed: Option<&'r Renamed<'r>>,
     answered: Few<Option<Answered>>,
-    /// What stores are asked, one after the other.
+    /// Questions to stores, one after the other.
     parts: Few<StoreQuestion>,
     /// The index of the part that is being asked.
     part: usize,
@@ -71,7 +71,8 @@ pub(crate) struct Suspension<'r> {
 }
 
 impl<'r> Suspension<'r> {
-    /// One that is evaluated: about what stores are asked, in the namespaces that decide so.
+    /// Creates the suspension of an evaluated request, with the questions of the namespaces whose
+    /// stores decide.
     pub(crate) fn new(
         slot: ContextSlot<'r>,
         evaluated: RequestChecks<'r>,
@@ -111,8 +112,8 @@ impl<'r> Suspension<'r> {
         self.deadline.saturating_sub(monotonic_millis())
     }
 
-    /// What stores are asked about, if some of it is to be charged ahead. Not of a request that only asks: it
-    /// would have hits charged that nobody spends.
+    /// Returns the checks about which stores are asked, if hits of some of them are to be charged
+    /// ahead. A request that only asks has none: it would have hits charged that nobody spends.
     pub(crate) fn reserving(&self) -> Option<&[LimitCheck<'r, 'static>]> {
         let active = self.rules.active();
         let costs = || self.checks.iter().any(|check| check.cost > Hits::ZERO);
@@ -344,8 +345,8 @@ fn for_each_namespace<'c, 'r: 'c>(
     }
 }
 
-/// How long a request may wait, and what becomes of it then: where namespaces differ, the shortest
-/// time, and the strictest.
+/// The wait of a request, and the decision after it: where namespaces differ, the shortest time,
+/// and the strictest decision.
 struct Limits {
     timeout: Duration,
     on_error: OnError,

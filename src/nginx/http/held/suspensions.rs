@@ -17,20 +17,20 @@ use crate::nginx::request::Request;
 use crate::nginx::slot;
 use crate::nginx::slot::RequestSlot;
 
-/// Those that wait.
+/// Suspended requests.
 static SUSPENDED: WaitingRequests<Suspended<'static>> = WaitingRequests::of(Asker::Request);
 
 /// A main request that is suspended.
 pub(crate) struct Suspended<'r> {
-    /// When it is decided without the store.
+    /// Timer after which it is decided without the store.
     pub(crate) deadline: EventTimer<'r>,
     pub(crate) suspension: RefCell<Suspension<'r>>,
 }
 
-/// Where a main request has what it is suspended for.
+/// Place of a main request's suspension.
 pub(crate) type SuspensionSlot<'r> = RequestSlot<'r, OwnedSuspended<'r>>;
 
-/// What it is suspended for, with its number.
+/// A suspension with its number.
 type OwnedSuspended<'r> = OwnedWait<'r, Suspended<'static>>;
 
 /// Adds that place to the requests of the configuration being read; returns its number. `None`: no

@@ -1,5 +1,5 @@
-//! What requests wait with: a request owns it, and the event loop finds it by its number, which timers and stores
-//! give back; never by a pointer that was elsewhere meanwhile.
+//! Waits of requests. The request owns its wait, and the event loop finds it by a number, which
+//! timers and stores give back; never by a pointer that was elsewhere meanwhile.
 
 use core::cell::RefCell;
 use core::ops::Deref;
@@ -9,9 +9,9 @@ use crate::broker::{Asker, Waiters};
 use crate::nginx::event_loop::OfEventLoop;
 use crate::nginx::request::Request;
 
-/// What requests of one kind wait with: a type for each lifetime of a request.
+/// The wait of one kind of requests: a type for each lifetime of a request.
 pub(crate) trait RequestWait: Sized + 'static {
-    /// That of one request.
+    /// Wait of one request.
     type Of<'r>: 'r;
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct WaitingRequests<W: RequestWait>(
     OfEventLoop<RefCell<Waiters<NonNull<W::Of<'static>>>>>,
 );
 
-/// What a request waits with, which owns this.
+/// The wait of a request, which owns this value.
 pub(crate) struct OwnedWait<'r, W: RequestWait> {
     /// The number by which it is found.
     pub(crate) id: u64,
@@ -29,7 +29,7 @@ pub(crate) struct OwnedWait<'r, W: RequestWait> {
 }
 
 impl<W: RequestWait> WaitingRequests<W> {
-    /// Those of which a store may be asked as this.
+    /// Creates the waits of which a store may be asked as this kind of asker.
     pub(crate) const fn of(asker: Asker) -> Self {
         WaitingRequests(OfEventLoop(RefCell::new(Waiters::of(asker))))
     }

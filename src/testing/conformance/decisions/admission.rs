@@ -1,4 +1,4 @@
-//! What is admitted, and what is charged then.
+//! Admissions, and their charges.
 
 use super::*;
 use smallvec::smallvec;

@@ -19,7 +19,7 @@ fn hit(key: &str, size: WindowSize, hits: i64) -> Question {
     }
 }
 
-/// What is read of the first counter of a question, and when.
+/// Reads the first counter of a question, and the time.
 async fn read<S: Decider>(node: &mut Asking<S>, question: &Question) -> (bool, ElasticCount, u64) {
     let decided = node.ask(core::slice::from_ref(question)).await;
     let answer = &decided.answers[0];

@@ -1,4 +1,4 @@
-//! What a log is, in the simplest way: a list of hits with their times.
+//! A log in the simplest form: a list of hits with their times.
 
 use crate::policy::window::WindowSize;
 
@@ -35,7 +35,7 @@ impl ListOfHits {
         }
     }
 
-    /// When the oldest was counted; now if there are none.
+    /// Returns the time of the oldest hit; `now` if there are none.
     pub(crate) fn oldest(&self, now: u64) -> u64 {
         self.0.first().map_or(now, |(at, _)| *at)
     }

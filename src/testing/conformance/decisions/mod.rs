@@ -1,4 +1,4 @@
-//! What a store decides: what `decision.rs` says, against a real datastore.
+//! Decisions of a store as `decision.rs` describes them, against a real datastore.
 
 mod admission;
 mod bucket;
@@ -182,7 +182,7 @@ fn current(reading: &Reading) -> i64 {
     reading.windows().current.thousandths()
 }
 
-/// How many questions were admitted.
+/// Returns the number of questions that were admitted.
 fn admitted(decided: &Decided) -> usize {
     let answers = decided.answers.iter();
     answers.filter(|it| it.admitted.iter().all(|it| *it)).count()

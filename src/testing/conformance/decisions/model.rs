@@ -82,7 +82,7 @@ pub async fn decisions_in_one_shard_follow_the_model<F: Fixture<Store: Decider>>
     follow_the_model(fixture, ["api", "api"]).await;
 }
 
-/// What is in the store.
+/// The model's content of the store.
 #[derive(Default)]
 struct Model {
     /// By key, size and window.
@@ -92,7 +92,8 @@ struct Model {
     logs: BTreeMap<(KeyBytes, WindowSize), ListOfHits>,
 }
 
-/// What names a counter beside its key: the number of its kind, and its size, or a rate in the lowest terms.
+/// The name of a counter beside its key: the number of its kind, and its size, or a rate in the
+/// lowest terms.
 type CounterName = (u8, u64, u64);
 
 fn name_of(asked: &AskedCounter) -> CounterName {
@@ -122,7 +123,7 @@ impl Model {
         log
     }
 
-    /// What is read of a counter, of which `limits` are asked.
+    /// Returns the reading of a counter, of which `limits` are asked.
     fn read(&mut self, asked: &AskedCounter, limits: &[AskedLimit], now: UnixMillis) -> Reading {
         match asked.kind {
             StoredKind::Windows => {
