@@ -33,9 +33,10 @@ for my $file (@files) {
     while (my $line = <$in>) {
         if ($line =~ m{^\s*(//[/!])\s+(\S.*)} && $before ne $1) {
             $comments++;
-            if ($2 =~ $clause) {
+            my $text = $2;
+            if ($text =~ $clause) {
                 $clauses++;
-                print "$file:$.: $2\n" if $list;
+                print "$file:$.: $text\n" if $list;
             }
         }
         $before = $line =~ m{^\s*(//[/!])} ? $1 : '';

@@ -42,6 +42,7 @@ run_lint() {
     cargo fmt --check
     scripts/check-layers.sh
     scripts/check-links.sh
+    scripts/check-words.sh
     cargo clippy --locked --profile checked --all-targets "${features[@]}" -- -D warnings
     choose_nginx second
     cargo clippy --locked --profile checked --lib -- -D warnings

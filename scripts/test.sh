@@ -193,6 +193,7 @@ step nginx-debian-source packages debian_nginx_source
 check rustfmt packages cargo fmt --check
 check layers packages scripts/check-layers.sh
 check links packages scripts/check-links.sh
+check words packages scripts/check-words.sh
 if command -v cargo-deny >/dev/null; then
     check cargo-deny packages cargo deny check licenses bans sources
 else

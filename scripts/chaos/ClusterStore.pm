@@ -286,6 +286,8 @@ sub end_move {
         # Others believe the node of the larger epoch. A target that was restarted meanwhile has forgotten that it imports
         # the slot, and takes it without a new one.
         $target->cli(CLUSTER => 'BUMPEPOCH');
+        # A replica that takes over before it knows would claim the slot for itself, and the target delete what it has.
+        Node::wait_until(30, sub { !grep { $id ne (owner($_, $slot) // '') } $self->servers });
     }
 }
 
@@ -297,15 +299,19 @@ sub move_keys {
     eval { $move->{source}->cli(MIGRATE => @to, KEYS => @keys) } or $@ =~ /^IOERR/ or die $@;
 }
 
-sub has_slot {
+sub has_slot { my ($server, $slot) = @_; return $server->cli(CLUSTER => 'MYID') eq (owner($server, $slot) // '') }
+
+# The node that has a slot, as a server knows it.
+sub owner {
     my ($server, $slot) = @_;
-    my ($own) = $server->cli(CLUSTER => 'NODES') =~ /myself,(.*)/;
-    my @words  = split ' ', $own;
-    my @ranges = grep {/^\d/} @words[6 .. $#words];
-    return scalar grep {
-        my ($from, $to) = split /-/;
-        $slot >= $from && $slot <= ($to // $from)
-    } @ranges;
+    for (split /\n/, $server->cli(CLUSTER => 'NODES')) {
+        my @words = split ' ';
+        for (grep {/^\d/} @words[8 .. $#words]) {
+            my ($from, $to) = split /-/;
+            return $words[0] if $slot >= $from && $slot <= ($to // $from);
+        }
+    }
+    return;
 }
 
 1;

@@ -35,9 +35,9 @@ pub enum ConsistencyLevel {
 /// The number of replicas of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replication {
-    /// So many replicas on any nodes.
+    /// This number of replicas, on any nodes.
     Simple(u8),
-    /// So many replicas in each of these datacenters, at least one; names match
+    /// Numbers of replicas in each of these datacenters, at least one; names match
     /// `[A-Za-z0-9_.-]{1,64}`.
     ByDatacenter(Vec<(Box<str>, u8)>),
 }

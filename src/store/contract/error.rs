@@ -33,7 +33,7 @@ pub enum Failure {
     Failed(Box<str>),
     /// There was no answer within this time.
     TimedOut(Duration),
-    /// So few replicas answered in time that it is not known whether the store has done it. Holds
+    /// Too few replicas answered in time to know whether the store has done it. Holds
     /// the server's words.
     Unconfirmed(Box<str>),
     /// The connection broke before there was an answer. Holds the cause.
