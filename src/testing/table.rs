@@ -184,7 +184,7 @@ impl Process {
     }
 
     /// Waits until the process has stopped, or ended. Returns whether it has stopped.
-    fn wait_for_stop(&self) -> bool {
+    pub(crate) fn wait_for_stop(&self) -> bool {
         let id = self.0 as libc::id_t;
         // SAFETY: all-zero is a valid value.
         let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };

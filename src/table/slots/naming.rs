@@ -56,6 +56,7 @@ impl<'m> CounterTable<'m> {
     /// Leaves a counter without a name whose extension was `extension` when it was found to lead to
     /// none; returns whether it still was.
     pub(crate) fn drop_name(&self, occupant: Occupant<'m>, extension: u32) -> bool {
+        fail_point!("name.dropping");
         let dropped = occupant.slot.extension.compare_exchange(extension, 0, AcqRel, Relaxed);
         dropped.is_ok()
     }
@@ -144,7 +145,7 @@ impl<'m> CounterTable<'m> {
             claim.set(&claim.slot.extension, next)?;
             claim.publish(Meta::name(claim.generation(), generation, len))?;
             fail_point!("name.published");
-            next = index_of(claim.slot)?.saturating_add(1);
+            next = self.link_to(self.index_of(claim.slot), claim.generation()).ok_or(Lost)?;
         }
         Ok(next)
     }

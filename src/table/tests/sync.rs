@@ -4,9 +4,11 @@ use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::{Hits, hits};
 use crate::policy::key::MAX_NAME_LEN;
 use crate::policy::window::{Clock, UnixMillis};
+use crate::table::words::fail;
+use crate::table::words::meta::Meta;
 use crate::table::zone::lease::HELD;
 use crate::table::*;
-use crate::testing::table::{Fixture, SharedTable};
+use crate::testing::table::{Fixture, Process, SharedTable};
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;
@@ -111,6 +113,43 @@ fn what_the_store_has_is_not_a_change() {
     table.refund(&fixture.counter, &counted.receipt.unwrap());
     let back = fixture.take().remove(0).windows[0];
     assert_eq!((back.local, back.pushed), (hits(5), hits(6)));
+}
+
+/// The first part of a key's name is lost to another counter. A process that was about to drop what is left of it is
+/// stopped, while others give the key a name in the same slot, and push its hits.
+#[test]
+fn a_process_that_is_stopped_drops_no_name_that_came_later() {
+    let mut is_same_slot = 0;
+    for n in 0..20 {
+        let fixture = Fixture::new(1 << 20);
+        let (table, key) = (&fixture.shared.table, format!("{n}"));
+        fixture.add(key.as_bytes(), 5);
+        let reference = fixture.take().remove(0).counter;
+        table.note_again(reference);
+        let occupant = table.find(fixture.counter.identity(table.key(key.as_bytes()))).unwrap();
+        let (first, meta) = table.first_part(occupant).unwrap();
+        first.replace_meta(meta, Meta::free(meta.generation().next())).ok().unwrap();
+        let process = Process::start(|| {
+            fail::pause_at("name.dropping", 1);
+            assert_eq!(fixture.take(), []);
+        });
+        assert!(process.wait_for_stop());
+        fixture.shared.table.note_again(reference);
+        assert_eq!(fixture.take(), [], "it has no name");
+        fixture.add(key.as_bytes(), 1);
+        let change = fixture.take().remove(0);
+        let WindowChange { number, local, pushed } = change.windows[0];
+        table.advance_pushed(change.counter, number, (pushed, local), HELD).unwrap();
+        let (second, _) = table.first_part(occupant).unwrap();
+        is_same_slot += usize::from(core::ptr::eq(first, second));
+
+        process.signal(libc::SIGCONT);
+        assert_eq!(process.wait(), None);
+        fixture.add(key.as_bytes(), 1);
+        let change = fixture.take().remove(0);
+        assert_eq!(change.windows, [WindowChange { number, local: hits(7), pushed: local }]);
+    }
+    assert!(is_same_slot > 0, "another slot each time");
 }
 
 #[test]

@@ -33,8 +33,8 @@ pub(crate) struct Slot {
     pub(crate) meta: AtomicU64,
     /// Time of the counter's last use, in ticks.
     pub(crate) used: AtomicU32,
-    /// In a counter: the index of the first part of its name plus one; 0: none. In a part of a
-    /// name: the index of the next part plus one. See `names`.
+    /// In a counter: the link to the first part of its name (`link_to`); 0: none. In a part of a name: the link to the next
+    /// part. See `names`.
     pub(crate) extension: AtomicU32,
 }
 

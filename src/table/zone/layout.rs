@@ -102,7 +102,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the slots mean.
-pub(super) const VERSION: u64 = 15;
+pub(super) const VERSION: u64 = 16;
 
 /// The parts of a table in memory.
 #[derive(Debug)]
