@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use ngx_http_rate_limiting_module::engine::{
-    Namespace, RateLimiting, RateLimitingError, Report, Surroundings, SyncError, Syncer,
+    Env, Namespace, RateLimiting, RateLimitingError, Report, SyncError, Syncer,
 };
 use ngx_http_rate_limiting_module::library::store::{Credentials, StoreOptions, Strategy as _};
 use ngx_http_rate_limiting_module::policy::algorithm::Algorithm;
@@ -132,7 +132,7 @@ impl Clock for Time {
     }
 }
 
-impl Surroundings for Time {
+impl Env for Time {
     fn uptime(&self) -> Duration {
         (self.now)()
     }

@@ -71,7 +71,7 @@ impl Traffic {
             Pattern::Diurnal { least, most } => diurnal(random, gap(most), least, most),
             Pattern::Boundaries => boundaries(random, window, quota.hits),
             Pattern::Late => late(window, quota.hits),
-            Pattern::Patient => patient(random, gap(600)),
+            Pattern::Patient => with_longer_timeout(random, gap(600)),
         }
     }
 }
@@ -133,7 +133,7 @@ fn late(window: u64, limit: u64) -> Client {
     })
 }
 
-fn patient(mut random: Random, gap: u64) -> Client {
+fn with_longer_timeout(mut random: Random, gap: u64) -> Client {
     Box::new(move |now, answer| {
         let wait = answer.retry_after.unwrap_or_default() * SECOND;
         now + wait + random.exponential(gap)

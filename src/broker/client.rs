@@ -84,7 +84,7 @@ impl Client {
         let mut is_due = false;
         for (decider, messages) in asked.iter() {
             if let Some(state) = self.shared.decider(*decider) {
-                is_due |= state.doorbell.note_written(*messages);
+                is_due |= state.doorbell.record_written(*messages);
             }
         }
         // Once awake for one decider, the broker collects the questions for all.
@@ -118,7 +118,7 @@ impl Client {
 
     /// Notes that a decider did not answer in time. The probe that is sent with the next
     /// [`Client::send`] closes the circuit again if it is answered; should it be lost, another one follows.
-    pub fn note_timeout(&self, decider: usize, now: MonotonicMillis) {
+    pub fn record_timeout(&self, decider: usize, now: MonotonicMillis) {
         if let Some(state) = self.shared.decider(decider)
             && state.breaker.open(now)
         {

@@ -158,7 +158,7 @@ impl HttpConf {
     }
 
     /// Notes the variables that the words of a directive name.
-    pub(super) fn note_variables(&mut self, directive: &str, words: &[&[u8]], origin: &Origin) {
+    pub(super) fn record_variables(&mut self, directive: &str, words: &[&[u8]], origin: &Origin) {
         for name in words.iter().flat_map(|word| names(word)) {
             let is_capture = name.first().is_none_or(u8::is_ascii_digit);
             if !is_capture && !self.variables.contains_key(name) {

@@ -102,7 +102,7 @@ impl<N: Nginx> ConfReader<'_, N> {
         };
         match result {
             Ok(()) => {
-                http.note_variables(name, words, &nginx.origin());
+                http.record_variables(name, words, &nginx.origin());
                 Ok(())
             }
             Err(error) => Err(match swallowed(nginx, name, words) {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::sync::shard_sync::Surroundings;
+use super::sync::shard_sync::Env;
 use crate::policy::window::{Clock, UnixMillis};
 use crate::table::words::system::{random, uptime};
 
@@ -26,7 +26,7 @@ impl Clock for Machine {
     }
 }
 
-impl Surroundings for Machine {
+impl Env for Machine {
     fn uptime(&self) -> Duration {
         uptime()
     }

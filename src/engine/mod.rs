@@ -35,17 +35,17 @@ pub use namespace::{Namespace, RateLimitingError};
 pub use request::bound_limit::BoundLimit;
 pub use request::charge::{Charge, Charges, Refund};
 pub use request::evaluation::{Evaluation, charge_deferred};
-pub use request::refusals::Refusals;
+pub use request::rejection_cache::RejectionCache;
 pub use request::reserve_book::{PartQuestion, ReserveBook};
 pub use request::spending::{Spending, SpentReserve, spend};
 pub use request::synchronous::{
     Answered, Deciders, DeferredCharge, LimitCheck, StoreQuestion, conclude, deferred_charges,
     questions, unsent_charges,
 };
-pub use sync::hearing::Hearing;
 #[cfg(not(loom))]
 pub use sync::last_push::LastPush;
-pub use sync::looks::LookTimes;
-pub use sync::shard_sync::{EarlyPush, Surroundings};
+pub use sync::poll_schedule::PollSchedule;
+pub use sync::shard_sync::{EarlyPush, Env};
+pub use sync::subscriber::Subscriber;
 pub use sync::sync_outcome::{Report, SyncError};
 pub use sync::syncer::Syncer;

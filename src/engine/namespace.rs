@@ -149,10 +149,10 @@ impl<'m> Namespace<'m> {
 
     /// Notes that a caller counts by `algorithm` in windows of this size, or at a `rate` that is told for it: of a
     /// key that is set to zero, these are set so, too.
-    pub fn note_counted(&self, algorithm: Algorithm, size: WindowSize, rate: Hits) {
+    pub fn record_counted(&self, algorithm: Algorithm, size: WindowSize, rate: Hits) {
         match algorithm.is_of_rates() {
-            true => self.table.note_counted_rate(self.index, CountedRate { hits: rate, size }),
-            false => self.table.note_counted_size(self.index, size),
+            true => self.table.record_counted_rate(self.index, CountedRate { hits: rate, size }),
+            false => self.table.record_counted_size(self.index, size),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::table::{Counter, CounterTable, IsHeld, Key, LeaseLost};
 /// # Errors
 ///
 /// [`LeaseLost`].
-pub(super) fn note_total(
+pub(super) fn record_total(
     table: &CounterTable<'_>,
     counter: &Counter,
     key: Key<'_>,
@@ -38,7 +38,7 @@ pub(super) fn note_total(
 
 /// Notes what a store has counted of a key in a window, as it told when it decided about a request: under no lease.
 /// Nothing but what is admitted while the store is away depends on it.
-pub(super) fn note_decided(
+pub(super) fn record_decided(
     table: &CounterTable<'_>,
     counter: &Counter,
     key: Key<'_>,
@@ -46,5 +46,5 @@ pub(super) fn note_decided(
     clock: &impl Clock,
 ) {
     // No lease is lost.
-    let _ = note_total(table, counter, key, window, total, clock, &|| true);
+    let _ = record_total(table, counter, key, window, total, clock, &|| true);
 }

@@ -15,7 +15,7 @@ use super::options::DecisionOptions;
 use super::question_task::{AskedQuestion, IsAway, QuestionTask, QuestionTasks, StoreCommand};
 use crate::broker::UnsentHits;
 use crate::engine::{
-    AskedHits, Deciders, Incoming, Limiter, Machine, Refund, StoreQuestion, Surroundings as _,
+    AskedHits, Deciders, Env as _, Incoming, Limiter, Machine, Refund, StoreQuestion,
 };
 use crate::policy::algorithm::Algorithm;
 use crate::store::contract::decision::{Answer, Question};

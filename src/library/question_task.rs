@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::definition::DefinedNamespace;
 use crate::broker::UnsentHits;
-use crate::engine::{Machine, Surroundings as _};
+use crate::engine::{Env as _, Machine};
 use crate::store::contract::decision::{Answer, Certainty, Decided, Decider, Question};
 use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{Epoch, NodeId, Shard};

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::definition::DefinedNamespace;
-use crate::engine::{LastPush, Machine, Report, Surroundings as _, SyncError, Syncer};
+use crate::engine::{Env as _, LastPush, Machine, Report, SyncError, Syncer};
 use crate::store::contract::strategy::Strategy;
 
 /// After how long it is looked again whether another user of the memory is done.

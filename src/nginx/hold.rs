@@ -14,7 +14,7 @@ pub(super) fn measured<T>(table: Option<&CounterTable<'_>>, callback: impl FnOnc
     let start = Instant::now();
     let result = callback();
     if let Some(table) = table {
-        table.note_hold(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        table.record_hold(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
     result
 }

@@ -153,7 +153,7 @@ fn merge(conf: &mut Conf<'_>, prev: &LocationConf, level: &mut LocationConf) -> 
     }
     let main = Module::main_conf(conf)?;
     level.inherit(prev, main.context_slot);
-    main.note_level(level);
+    main.record_level(level);
     Some(())
 }
 

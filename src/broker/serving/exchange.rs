@@ -175,7 +175,7 @@ impl DeciderTask {
                     true => Grants::UpTo(history.witness),
                     false => Grants::Lost,
                 };
-                state.note_grants(before, after);
+                state.record_grants(before, after);
             }
         }
         self.note(decided.as_ref().err(), before, served);

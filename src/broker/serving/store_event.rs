@@ -81,7 +81,7 @@ enum StoreEventKind {
     ClockIsOff(i64),
     ClockIsRight,
     /// The store has no channel, for this reason.
-    Unheard(String),
+    NoChannel(String),
     /// The process that asked it about requests was stopped, and this one does in its place.
     OtherBroker,
 }
@@ -124,20 +124,20 @@ impl WatchedStore {
     }
 
     /// Notes how far the store's clock is ahead of this node's, likewise.
-    pub fn note_clock(self: &Arc<Self>, offset: i64) -> Option<StoreEvent> {
+    pub fn record_clock(self: &Arc<Self>, offset: i64) -> Option<StoreEvent> {
         let is_off = offset.unsigned_abs() > CLOCK_TOLERANCE;
         let kind = match is_off {
             true => StoreEventKind::ClockIsOff(offset),
             false => StoreEventKind::ClockIsRight,
         };
-        let is_news = self.state?.note_clock(is_off);
+        let is_news = self.state?.record_clock(is_off);
         is_news.then(|| self.event(kind))
     }
 
     /// Creates the event that other nodes' pushes are not heard before the next sync, with the
     /// reason.
-    pub fn unheard(self: &Arc<Self>, error: &impl fmt::Display) -> StoreEvent {
-        self.event(StoreEventKind::Unheard(error.to_string()))
+    pub fn channel_unavailable(self: &Arc<Self>, error: &impl fmt::Display) -> StoreEvent {
+        self.event(StoreEventKind::NoChannel(error.to_string()))
     }
 
     /// Creates the event that another process of this node serves as the broker from now on.
@@ -164,7 +164,7 @@ impl StoreEvent {
             | StoreEventKind::Back
             | StoreEventKind::OtherIdentity
             | StoreEventKind::OtherBroker => Severity::Error,
-            StoreEventKind::ClockIsOff(_) | StoreEventKind::Unheard(_) => Severity::Warn,
+            StoreEventKind::ClockIsOff(_) | StoreEventKind::NoChannel(_) => Severity::Warn,
             StoreEventKind::Connected(_) | StoreEventKind::ClockIsRight => Severity::Notice,
         }
     }
@@ -195,7 +195,7 @@ impl fmt::Display for StoreEvent {
                      far as their clocks agree"
                 )
             }
-            StoreEventKind::Unheard(error) => write!(
+            StoreEventKind::NoChannel(error) => write!(
                 f,
                 "has no channel, this node learns what others count with its next sync: {error}"
             ),

@@ -37,7 +37,7 @@ impl<'m> Doorbell<'m> {
         let written = self.written.load(Ordering::Acquire);
         let at = written.saturating_add(messages);
         self.at.set(term, at)?;
-        // Pairs with that in `note_written`: either the writer sees `at`, or the
+        // Pairs with that in `record_written`: either the writer sees `at`, or the
         // reader sees what was written.
         fence(Ordering::SeqCst);
         Ok(())
@@ -55,7 +55,7 @@ impl<'m> Doorbell<'m> {
 
     /// Counts so many messages, at least those that were written just now: one that is counted twice only
     /// wakes the reader early. Returns whether the reader is to be woken.
-    pub fn note_written(self, messages: u64) -> bool {
+    pub fn record_written(self, messages: u64) -> bool {
         let before = self.written.fetch_add(messages, Ordering::Release);
         fence(Ordering::SeqCst);
         before.saturating_add(messages) >= self.at.get(Ordering::Relaxed)

@@ -43,7 +43,7 @@ fn who_sleeps_is_woken_when_so_much_was_written_as_it_waits_for() {
                 let bell = bell.clone();
                 thread::spawn(move || {
                     assert!(ring.write(&[1]));
-                    if doorbell.note_written(1) {
+                    if doorbell.record_written(1) {
                         *bell.0.lock().unwrap() = true;
                         bell.1.notify_one();
                     }
@@ -136,7 +136,7 @@ fn a_broker_that_was_replaced_keeps_no_writer_from_waking_the_other() {
         let stopped = thread::spawn(move || doorbell.unset(first));
         let writer = thread::spawn(move || {
             assert!(ring.write(&[1]));
-            doorbell.note_written(1)
+            doorbell.record_written(1)
         });
         doorbell.take_over(second).unwrap();
         ring.take_over(second).unwrap();

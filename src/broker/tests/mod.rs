@@ -141,7 +141,7 @@ fn a_thread_that_was_held_takes_nothing_from_the_one_that_asks_in_its_place() {
 }
 
 /// Runs `with` as a worker whose questions wait as long as the test does.
-fn patient(queues: &Arc<SharedQueues>, with: impl AsyncFnOnce(&mut Worker)) {
+fn with_longer_timeout(queues: &Arc<SharedQueues>, with: impl AsyncFnOnce(&mut Worker)) {
     let progress = Arc::default();
     LocalRuntime::new().unwrap().block_on(async {
         let mut worker = Worker::new(queues, 0, 2 * PATIENCE, &progress);
@@ -155,7 +155,7 @@ fn no_wakeup_is_lost() {
     let thread = BrokerThread::start(&queues, &store);
     // One at a time: a question finds the thread about to sleep, and an answer the worker. Each waits
     // for the other alone: nothing else would wake it.
-    patient(&queues, async |worker| {
+    with_longer_timeout(&queues, async |worker| {
         for burst in (0..2000).map(|it| 1 + it % 3) {
             (0..burst).for_each(|_| worker.ask());
             worker.settle().await;
@@ -169,7 +169,7 @@ fn no_wakeup_is_lost() {
 #[test]
 fn what_has_no_room_in_a_ring_is_asked_when_it_has() {
     let (queues, store) = (queues(), Store::default());
-    patient(&queues, async |worker| {
+    with_longer_timeout(&queues, async |worker| {
         // No reader has begun.
         (0..6000).for_each(|_| worker.ask());
         worker.client.send();
@@ -187,7 +187,7 @@ fn what_was_counted_without_the_store_is_charged_when_it_is_back() {
     let (queues, store) = (queues(), Store::default());
     store.set(Mood::Refuses);
     let thread = BrokerThread::start(&queues, &store);
-    patient(&queues, async |worker| {
+    with_longer_timeout(&queues, async |worker| {
         wait_until("the circuit stays closed", || !worker.client.check_circuit(0, now()));
         // More keys than an exchange charges, and more hits than rings have room for.
         for turn in 0..50 {
@@ -226,7 +226,7 @@ fn a_store_that_answers_and_refuses_to_charge_stays_lost() {
     let words = zone.table.claim_words([name].into_iter());
     let users = [Observer::Broker.number()].into_iter();
     let state = words[0].map(|it| StoreState::new(it, users)).unwrap();
-    patient(&queues, async |worker| {
+    with_longer_timeout(&queues, async |worker| {
         let mut thread = BrokerThread::watch(&queues, &store, Some(state));
         worker.ask();
         worker.settle().await;
@@ -265,7 +265,7 @@ fn a_store_that_answers_and_refuses_to_charge_stays_lost() {
 fn what_is_charged_while_the_store_refuses_is_charged_once() {
     let (queues, store) = (queues(), Store::default());
     let thread = BrokerThread::start(&queues, &store);
-    patient(&queues, async |worker| {
+    with_longer_timeout(&queues, async |worker| {
         worker.ask();
         worker.settle().await;
         for _ in 0..3 {
@@ -292,7 +292,7 @@ fn what_is_charged_while_the_store_refuses_is_charged_once() {
 fn who_ends_has_answered_what_was_asked() {
     let (queues, store) = (queues(), Store::default());
     let thread = BrokerThread::start(&queues, &store);
-    patient(&queues, async |worker| {
+    with_longer_timeout(&queues, async |worker| {
         worker.ask();
         worker.settle().await;
         (0..100).for_each(|_| worker.ask());
@@ -313,7 +313,7 @@ fn what_races_is_asked_again_until_it_is_decided_or_its_time_is_nearly_over() {
     let (queues, store) = (queues(), Store::default());
     let thread = BrokerThread::start(&queues, &store);
     store.0.races.store(3, SeqCst);
-    patient(&queues, async |worker| {
+    with_longer_timeout(&queues, async |worker| {
         (0..5).for_each(|_| worker.ask());
         worker.settle().await;
         let decided = store.0.decided.lock().unwrap();

@@ -128,7 +128,7 @@ impl Worker {
         };
         for id in late {
             self.waiting.remove(&id);
-            self.client.note_timeout(0, now());
+            self.client.record_timeout(0, now());
             self.end(id, End::Late);
         }
     }

@@ -95,12 +95,12 @@ impl<T> LevelConf<T> {
     }
 
     /// Notes a directive of the rewrite phase, which may be `return`.
-    pub fn note_rewrite(&mut self, is_return: bool) {
+    pub fn record_rewrite(&mut self, is_return: bool) {
         self.returns.get_or_insert(is_return);
     }
 
     /// Notes an `auth_basic`, which may be `off`.
-    pub fn note_basic_auth(&mut self, is_on: bool) {
+    pub fn record_basic_auth(&mut self, is_on: bool) {
         self.has_basic_auth = Some(is_on);
     }
 

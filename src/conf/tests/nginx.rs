@@ -105,7 +105,7 @@ impl TestNginx {
             } else if has_block {
                 let name = String::from_utf8(words.join(&b' ')).unwrap();
                 if directive == "if" {
-                    level.conf.note_rewrite(false);
+                    level.conf.record_rewrite(false);
                 }
                 level.levels.push(self.read_level(http, &name)?);
             } else if directive == "include" {
@@ -113,10 +113,10 @@ impl TestNginx {
             } else {
                 match directive {
                     "return" | "rewrite" | "break" => {
-                        level.conf.note_rewrite(directive == "return");
+                        level.conf.record_rewrite(directive == "return");
                     }
-                    "auth_basic" => level.conf.note_basic_auth(words[1] != b"off"),
-                    _ => self.note_zones(&words),
+                    "auth_basic" => level.conf.record_basic_auth(words[1] != b"off"),
+                    _ => self.record_zones(&words),
                 }
             }
         }
@@ -140,7 +140,7 @@ impl TestNginx {
     }
 
     /// Notes the zone that another module's directive defines or uses, if it does.
-    fn note_zones(&mut self, words: &[&[u8]]) {
+    fn record_zones(&mut self, words: &[&[u8]]) {
         let zone = match words {
             [b"limit_conn", zone, _] => Some(*zone),
             words => words.iter().find_map(|word| word.strip_prefix(b"zone=")),

@@ -29,7 +29,7 @@ pub fn key(
     let size = counting.window_of(call)?;
     if call.increment.is_some() {
         counting.check(call.algorithm)?;
-        namespace.note_counted(call.algorithm, size, call.rate);
+        namespace.record_counted(call.algorithm, size, call.rate);
     }
     if let (Some(value), Some(_)) = (call.increment, call.limit) {
         check_key(&call.key)?;

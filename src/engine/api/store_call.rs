@@ -165,7 +165,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
         counting.check(call.algorithm)?;
         check_key(&call.key)?;
         if call.increment.is_some() {
-            namespace.note_counted(call.algorithm, size, call.rate);
+            namespace.record_counted(call.algorithm, size, call.rate);
         }
         Ok(StoreHits {
             call: call.clone(),

@@ -182,7 +182,7 @@ impl<'n, 'm> StoreReset<'n, 'm> {
     /// Returns the answer, once the key is zero in the store.
     pub(super) fn done(&mut self) -> String {
         // What the store refused before is no reason to refuse any more.
-        self.namespace.table().note_reset();
+        self.namespace.table().record_reset();
         reset_body(core::mem::take(&mut self.had))
     }
 
@@ -209,7 +209,7 @@ impl NamedReset<'_> {
         if let Some(indexes) = &self.given_back {
             for (index, reading) in indexes.iter().zip(&answer.readings) {
                 if let Some((_, bound)) = self.counters.get(*index) {
-                    bound.note_store(key, reading, clock);
+                    bound.record_store(key, reading, clock);
                 }
             }
             return false;
@@ -217,7 +217,7 @@ impl NamedReset<'_> {
         let mut given_back = Vec::new();
         let readings = self.counters.iter().zip(&answer.readings);
         for (index, ((counter, bound), reading)) in readings.enumerate() {
-            bound.note_store(key, reading, clock);
+            bound.record_store(key, reading, clock);
             let body = counter.body(reading);
             match counter.algorithm.kind() {
                 StoredKind::Windows => self.subtracted.push((index, reading.windows().current)),

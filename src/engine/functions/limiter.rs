@@ -58,7 +58,7 @@ pub struct AskedHits<'k> {
 impl<'m> Limiter<'m> {
     /// A limiter that admits so many `hits`, or hits at this rate, in `namespace`.
     pub fn new(namespace: &Namespace<'m>, limit: Limit, hits: Hits) -> Self {
-        namespace.note_counted(limit.algorithm, limit.size, hits);
+        namespace.record_counted(limit.algorithm, limit.size, hits);
         Limiter { bound: BoundLimit::new(limit, namespace, []), hits, counts_rejected: false }
     }
 

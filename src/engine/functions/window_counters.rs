@@ -20,7 +20,7 @@ pub struct WindowCounters<'m> {
 impl<'m> WindowCounters<'m> {
     /// The counters of `namespace` in windows of `size`.
     pub fn new(namespace: &Namespace<'m>, size: WindowSize) -> Self {
-        namespace.note_counted(Algorithm::Sliding, size, Hits::ZERO);
+        namespace.record_counted(Algorithm::Sliding, size, Hits::ZERO);
         WindowCounters { table: namespace.table(), counter: namespace.counter(size) }
     }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use crate::engine::namespace::Namespace;
-use crate::engine::totals::note_decided;
+use crate::engine::totals::record_decided;
 use crate::policy::algorithm::{LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
@@ -157,7 +157,7 @@ impl<'m> BoundLimit<'m> {
     #[inline]
     pub(super) fn at(&self, told: Hits) -> (Counter, Hits) {
         if has_variable_rate(&self.limit) {
-            self.note_rate(told);
+            self.record_rate(told);
         }
         (self.counter_at(told), self.limit.most(told))
     }
@@ -179,10 +179,10 @@ impl<'m> BoundLimit<'m> {
     }
 
     /// Notes that keys are counted at this rate, so that one that is set to zero is so in the bucket of that, too.
-    pub(super) fn note_rate(&self, hits: Hits) {
+    pub(super) fn record_rate(&self, hits: Hits) {
         let size = self.limit.size;
         let rate = CountedRate { hits, size };
-        self.table.note_counted_rate(self.counter.namespace(), rate);
+        self.table.record_counted_rate(self.counter.namespace(), rate);
     }
 
     /// The counter of which this was read.
@@ -212,7 +212,7 @@ impl<'m> BoundLimit<'m> {
 
     /// Notes what the store has counted of a key. Of a log, it has not told the times: what is known of
     /// that here is what [`BoundLimit::count_charged`] counted.
-    pub(crate) fn note_store(&self, key: Key<'_>, reading: &Reading, clock: &impl Clock) {
+    pub(crate) fn record_store(&self, key: Key<'_>, reading: &Reading, clock: &impl Clock) {
         match self.limit.algorithm.kind() {
             StoredKind::Windows => {}
             StoredKind::Level(kind) => {
@@ -225,7 +225,7 @@ impl<'m> BoundLimit<'m> {
         let counts = reading.windows();
         let before = counts.window.wrapping_sub(1);
         for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
-            note_decided(self.table, &self.counter, key, (window, total), clock);
+            record_decided(self.table, &self.counter, key, (window, total), clock);
         }
     }
 
@@ -240,7 +240,7 @@ impl<'m> BoundLimit<'m> {
     }
 
     /// Counts hits that the store has charged a key, when it is certain that they are not refunded: as this
-    /// node's, and where [`BoundLimit::note_store`] can note nothing, in the node's own counter, in
+    /// node's, and where [`BoundLimit::record_store`] can note nothing, in the node's own counter, in
     /// which the limit admits `most`.
     pub(super) fn count_charged(&self, most: Hits, key: Key<'_>, hits: Hits, clock: &impl Clock) {
         self.count_hits(hits);

@@ -14,7 +14,7 @@ use smallvec::smallvec;
 use super::spending::{At, Spending, SpentReserve};
 use super::synchronous::LimitCheck;
 use crate::engine::identity_map::IdentityMap;
-use crate::engine::totals::note_decided;
+use crate::engine::totals::record_decided;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::reserve::{FIRST_PART, part, room_for};
@@ -277,7 +277,7 @@ impl<'m> ReserveBook<'m> {
             if let Some(time) = time_of(held.decider) {
                 let (window, before) = held.windows(time);
                 let mut is_given_back = held.give_back(before, time, clock);
-                is_idle = held.note_idleness(window, time);
+                is_idle = held.record_idleness(window, time);
                 is_given_back |= is_idle && held.give_back(window, time, clock);
                 if is_given_back {
                     note(given_back, &held.asked.shard.namespace);
@@ -353,7 +353,7 @@ impl HeldReserve<'_> {
         let (key, counts) = (table.key(&self.asked.key), reading.windows());
         let before = counts.window.wrapping_sub(1);
         for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
-            note_decided(table, &self.counter, key, (window, total), clock);
+            record_decided(table, &self.counter, key, (window, total), clock);
         }
         if answer.admitted.first() != Some(&true) {
             // Others have taken it. What remains is known now.
@@ -373,7 +373,7 @@ impl HeldReserve<'_> {
     }
 
     /// Looks at what was spent; returns whether nothing was for a while.
-    fn note_idleness(&mut self, window: u64, time: UnixMillis) -> bool {
+    fn record_idleness(&mut self, window: u64, time: UnixMillis) -> bool {
         let reserved = self.table.reserved(&self.reserve, window, time);
         let seen = (window, reserved.spent);
         self.idle = match seen == self.seen {

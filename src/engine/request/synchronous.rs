@@ -223,7 +223,7 @@ impl StoreQuestion {
                 continue;
             };
             if let Some(check) = checks.get(index) {
-                check.bound.note_store(*check.key, reading, clock);
+                check.bound.record_store(*check.key, reading, clock);
             }
             if let Some(Some(answered)) = answered.get_mut(index).filter(|_| is_charged) {
                 answered.charged = counter.cost;

@@ -7,7 +7,7 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::shard_sync::{EarlyPush, ShardSync, Surroundings};
+use super::shard_sync::{EarlyPush, Env, ShardSync};
 use super::side_by_side::{beside, give_way};
 use super::sync_outcome::{Report, SyncError};
 use super::sync_search::Search;
@@ -62,7 +62,7 @@ struct Outgoing {
 /// The state of a cycle: the place where it goes on looking for changes, and news that are still to
 /// be applied.
 #[derive(Debug)]
-struct InHand {
+struct CycleState {
     search: Search,
     news: Option<StoreNews>,
 }
@@ -101,7 +101,7 @@ impl<'m> ShardSync<'_, 'm> {
     pub(super) async fn sync(
         &self,
         strategy: &mut impl Strategy,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
         mut search: Search,
         report: &mut Report,
     ) -> Result<bool, SyncError> {
@@ -109,12 +109,12 @@ impl<'m> ShardSync<'_, 'm> {
         let Some(lease) = self.state.take_lease(now, self.lifetime) else {
             return Ok(false);
         };
-        lease.note_holder(surroundings.process());
+        lease.record_holder(surroundings.process());
         // It may have come to be due after the changes were divided among shards.
         search.also_in(self.take_due(surroundings.now()));
         let result = self.cycle(strategy, &lease, surroundings, search, report).await;
         if result.is_ok() {
-            lease.note_synced(now);
+            lease.record_synced(now);
         }
         let result = of_holder(&lease, result);
         // All that was taken of the changes is sealed, pushed or put back.
@@ -132,14 +132,14 @@ impl<'m> ShardSync<'_, 'm> {
         &self,
         what: EarlyPush,
         strategy: &mut impl Strategy,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
         report: &mut Report,
     ) -> Result<bool, SyncError> {
         let now = surroundings.monotonic();
         let Some(lease) = self.state.take_lease(now, self.lifetime) else {
             return Ok(false);
         };
-        lease.note_holder(surroundings.process());
+        lease.record_holder(surroundings.process());
         // If this worker ends from here on, the next one looks for all changes.
         let due = self.take_due(surroundings.now());
         let search = match what {
@@ -157,7 +157,7 @@ impl<'m> ShardSync<'_, 'm> {
         &self,
         strategy: &mut impl Strategy,
         lease: &Lease<'m>,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
         search: Search,
         report: &mut Report,
     ) -> Result<(), SyncError> {
@@ -168,13 +168,13 @@ impl<'m> ShardSync<'_, 'm> {
         // Of the shards before this one.
         let pushed_before = report.pushed;
         let is_early = search.is_early;
-        let mut in_hand = InHand { search, news: None };
+        let mut in_hand = CycleState { search, news: None };
         let exchanged =
             self.exchange_all(strategy, lease, &mut in_hand, surroundings, report).await;
         in_hand.search.put_back(self.namespace.table());
         exchanged?;
         if let Some(news) = in_hand.news {
-            self.note_news(lease, news, surroundings)?;
+            self.record_news(lease, news, surroundings)?;
         }
         let pushed = report.pushed.saturating_sub(pushed_before);
         match is_early {
@@ -188,8 +188,8 @@ impl<'m> ShardSync<'_, 'm> {
         &self,
         strategy: &mut impl Strategy,
         lease: &Lease<'m>,
-        in_hand: &mut InHand,
-        surroundings: &impl Surroundings,
+        in_hand: &mut CycleState,
+        surroundings: &impl Env,
         report: &mut Report,
     ) -> Result<(), SyncError> {
         let (mut setbacks, mut fetches, mut told) = (0_usize, 0_usize, 0_usize);
@@ -247,9 +247,9 @@ impl<'m> ShardSync<'_, 'm> {
     fn next_batch(
         &self,
         lease: &Lease<'m>,
-        in_hand: &mut InHand,
+        in_hand: &mut CycleState,
         has_asked: bool,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
     ) -> Result<Outgoing, LeaseLost> {
         let table = self.namespace.table();
         let position = match &in_hand.news {
@@ -297,7 +297,7 @@ impl<'m> ShardSync<'_, 'm> {
         &self,
         strategy: &mut impl Strategy,
         lease: &Lease<'m>,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
         pushed: usize,
     ) -> Result<(), SyncError> {
         let is_due = surroundings.monotonic() >= self.purge_at.get() || self.is_failing();
@@ -316,11 +316,7 @@ impl<'m> ShardSync<'_, 'm> {
     }
 
     /// Does what has to be done before anything is pushed. Returns whether there was any such thing.
-    async fn repair(
-        &self,
-        lease: &Lease<'m>,
-        surroundings: &impl Surroundings,
-    ) -> Result<bool, LeaseLost> {
+    async fn repair(&self, lease: &Lease<'m>, surroundings: &impl Env) -> Result<bool, LeaseLost> {
         let (table, now) = (self.namespace.table(), surroundings.now());
         let has_key = |key: &[u8]| self.has_key(key);
         let (part, is_held) = (self.part(&has_key), || lease.is_held());
@@ -367,8 +363,8 @@ impl<'m> ShardSync<'_, 'm> {
         strategy: &mut S,
         lease: &Lease<'m>,
         outgoing: Outgoing,
-        in_hand: &mut InHand,
-        surroundings: &impl Surroundings,
+        in_hand: &mut CycleState,
+        surroundings: &impl Env,
         report: &mut Report,
     ) -> Result<Next, SyncError> {
         let Some(epoch) = NonZeroU64::new(lease.epoch()).map(Epoch) else {
@@ -406,7 +402,7 @@ impl<'m> ShardSync<'_, 'm> {
             let search = &mut in_hand.search;
             search.gather_ahead(table, part, capacity, now, &is_held)?;
             let news = in_hand.news.take();
-            news.map_or(Ok(()), |news| self.note_news(lease, news, surroundings))
+            news.map_or(Ok(()), |news| self.record_news(lease, news, surroundings))
         })
         .await;
         noted?;
@@ -439,7 +435,7 @@ impl<'m> ShardSync<'_, 'm> {
                 lease.take_identity(table, random_bits(surroundings))?;
                 if is_former_self {
                     // Nothing to tell: the other node may be this one, before a reload.
-                    let _ = table.note_identity();
+                    let _ = table.record_identity();
                 }
                 return Ok(Next::Setback("another node of the same identity"));
             }
@@ -453,7 +449,7 @@ impl<'m> ShardSync<'_, 'm> {
             lease.lose_grants(grants);
         }
         if batch.lives_for.is_some() {
-            self.note_nodes(strategy.nodes(), asked_at);
+            self.record_nodes(strategy.nodes(), asked_at);
         }
         report.pushed = report.pushed.saturating_add(batch.diffs.len());
         report.clock_offset = offset(store_now, now, surroundings.now());
@@ -478,7 +474,7 @@ impl<'m> ShardSync<'_, 'm> {
                 let news = StoreNews { records, counts, position, has_more };
                 match has_more {
                     true => in_hand.news = Some(news),
-                    false => self.note_news(lease, news, surroundings)?,
+                    false => self.record_news(lease, news, surroundings)?,
                 }
                 Ok(match has_more {
                     true if has_news || name.is_some() => Next::More,
@@ -499,14 +495,14 @@ impl<'m> ShardSync<'_, 'm> {
     }
 
     /// Notes what a store has told of others' hits.
-    fn note_news(
+    fn record_news(
         &self,
         lease: &Lease<'m>,
         news: StoreNews,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
     ) -> Result<(), LeaseLost> {
         let StoreNews { records, counts, position, has_more } = news;
-        let is_all = self.note_counts(lease, &counts, surroundings)?;
+        let is_all = self.record_counts(lease, &counts, surroundings)?;
         self.undo_resets(&records, &counts);
         self.count_excess(&records, surroundings.now());
         lease.confirm_applied()?;
@@ -518,11 +514,11 @@ impl<'m> ShardSync<'_, 'm> {
     }
 
     /// Notes what the rest of the cluster counted. Returns whether all of it could be noted.
-    fn note_counts(
+    fn record_counts(
         &self,
         lease: &Lease<'m>,
         counts: &[Count],
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
     ) -> Result<bool, LeaseLost> {
         let is_all = self.apply(counts, surroundings, &|| lease.is_held());
         if is_all.is_err() {
@@ -544,7 +540,7 @@ impl<'m> ShardSync<'_, 'm> {
         strategy: &mut impl Strategy,
         lease: &Lease<'m>,
         instead_of: Option<Epoch>,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
     ) -> Result<(), SyncError> {
         let proposed = Epoch(surroundings.random());
         let epoch = strategy.open_epoch(&self.shard, instead_of, proposed);
@@ -569,7 +565,7 @@ impl<'m> ShardSync<'_, 'm> {
         strategy: &mut S,
         lease: &Lease<'m>,
         epoch: Epoch,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
         report: &mut Report,
     ) -> Result<(), SyncError> {
         let now = surroundings.now();
@@ -587,7 +583,7 @@ impl<'m> ShardSync<'_, 'm> {
             fail_point!("sync.fetched");
             lease.confirm_applied()?;
             report.fetched = report.fetched.saturating_add(counts.len());
-            self.note_counts(lease, &counts, surroundings)?;
+            self.record_counts(lease, &counts, surroundings)?;
             lease.confirm_applied()?;
             lease.renew(surroundings.monotonic(), self.lifetime)?;
             empty_pages = match counts.as_slice() {
@@ -616,7 +612,7 @@ fn batch_id(BatchName { number, nonce }: BatchName) -> BatchId {
     BatchId::new(number, nonce)
 }
 
-fn random_bits(surroundings: &impl Surroundings) -> u32 {
+fn random_bits(surroundings: &impl Env) -> u32 {
     (surroundings.random().get() >> 32) as u32
 }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use futures_util::future::{Either, select};
 
-use super::shard_sync::Surroundings;
+use super::shard_sync::Env;
 use super::syncer::Syncer;
 
 /// The limits of the last push of a process that ends.
@@ -25,7 +25,7 @@ impl LastPush {
     pub async fn run<T>(
         self,
         syncer: &Syncer<'_, '_>,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
         pause: impl AsyncFn(),
         push: impl Future<Output = T>,
     ) -> Option<T> {

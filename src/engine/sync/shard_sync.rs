@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use super::sync_search::Search;
 use crate::engine::namespace::Namespace;
-use crate::engine::totals::note_total;
+use crate::engine::totals::record_total;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::contract::strategy::{CLOCK_MARGIN, Count, Diff, Occupancy, Shard};
@@ -20,7 +20,7 @@ use crate::table::{
 const LIVING_PAUSE: u64 = 1000;
 
 /// The surroundings of a sync: of the [machine](crate::engine::Machine), or, in tests, of numbers.
-pub trait Surroundings: Clock {
+pub trait Env: Clock {
     /// The monotonic clock, from a moment that all processes of the machine share.
     fn uptime(&self) -> Duration;
     /// 64 unpredictable bits, not all zero.
@@ -142,11 +142,11 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     }
 
     /// Notes how many nodes live, as a store told at `now`, if it does.
-    pub(super) fn note_nodes(&self, nodes: Option<u64>, now: MonotonicMillis) {
+    pub(super) fn record_nodes(&self, nodes: Option<u64>, now: MonotonicMillis) {
         let next = now.0.saturating_add(LIVING_PAUSE);
         self.living_at.set(MonotonicMillis(next));
         // One that does not tell is as good as alone.
-        self.counts.note_nodes(nodes.unwrap_or(1));
+        self.counts.record_nodes(nodes.unwrap_or(1));
     }
 
     /// Returns the places where each shard of the namespace looks for its changes. If there are
@@ -168,7 +168,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     }
 
     /// Whether this node was synced less than most of `period` ago.
-    pub(super) fn is_fresh(&self, period: Duration, surroundings: &impl Surroundings) -> bool {
+    pub(super) fn is_fresh(&self, period: Duration, surroundings: &impl Env) -> bool {
         let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
         let since = self.state.since_sync(surroundings.monotonic());
         since.is_some_and(|since| since < period.saturating_sub(period / 4))
@@ -194,7 +194,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     }
 
     /// Ends the lease of its present holder: this worker may take it.
-    pub(super) fn take_over(&self, surroundings: &impl Surroundings) {
+    pub(super) fn take_over(&self, surroundings: &impl Env) {
         self.state.end_lease(surroundings.monotonic());
     }
 
@@ -202,7 +202,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     pub(super) async fn timed<T>(
         &self,
         exchange: impl Future<Output = T>,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
     ) -> T {
         let start = surroundings.uptime();
         let result = exchange.await;
@@ -243,7 +243,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         for Count { key, size, window, total } in counts {
             if let Some(counter) = self.counters.iter().find(|it| it.size() == *size) {
                 let key = table.key(key);
-                is_all &= note_total(table, counter, key, *window, *total, clock, is_held)?;
+                is_all &= record_total(table, counter, key, *window, *total, clock, is_held)?;
             }
         }
         Ok(is_all)

@@ -139,7 +139,7 @@ impl Search {
     /// Has what was gathered be found again.
     pub(super) fn put_back(&mut self, table: &CounterTable<'_>) {
         for record in self.gathered.take().into_iter().flat_map(|it| it.records) {
-            table.note_again(record.counter);
+            table.record_again(record.counter);
         }
     }
 
@@ -171,7 +171,7 @@ impl Search {
                         self.left = change.counter.bits_from();
                     }
                     is_full = true;
-                    table.note_again(change.counter);
+                    table.record_again(change.counter);
                 }
             })?;
             if is_full {

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use super::looks::LookTimes;
-use super::shard_sync::{EarlyPush, ShardSync, Surroundings};
+use super::poll_schedule::PollSchedule;
+use super::shard_sync::{EarlyPush, Env, ShardSync};
 use super::side_by_side::side_by_side;
 use super::sync_outcome::{Report, SyncError};
 use crate::engine::namespace::Namespace;
@@ -56,7 +56,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         Syncer { shards: shards.collect(), ..self }
     }
 
-    /// Returns the syncer with news of its pushes for nodes that [listen](crate::engine::Hearing).
+    /// Returns the syncer with news of its pushes for nodes that [listen](crate::engine::Subscriber).
     pub fn telling(self) -> Self {
         let shards = self.shards.into_iter().map(ShardSync::telling);
         Syncer { shards: shards.collect(), ..self }
@@ -80,7 +80,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
     }
 
     /// Whether this node was synced less than most of `period` ago: then there is no need to.
-    pub fn is_fresh(&self, period: Duration, surroundings: &impl Surroundings) -> bool {
+    pub fn is_fresh(&self, period: Duration, surroundings: &impl Env) -> bool {
         let mut shards = self.shards.iter();
         // What is pushed before its time may have failed in the middle of a period.
         !self.is_store_lost() && shards.all(|shard| shard.is_fresh(period, surroundings))
@@ -95,7 +95,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
 
     /// Ends the leases, so that the worker that syncs now does not keep this one from it any longer. If it
     /// lives, it notices before it changes anything.
-    pub fn take_over(&self, surroundings: &impl Surroundings) {
+    pub fn take_over(&self, surroundings: &impl Env) {
         for shard in &self.shards {
             shard.take_over(surroundings);
         }
@@ -129,7 +129,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
     pub async fn sync(
         &self,
         strategy: &mut impl Strategy,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
     ) -> Result<Option<Report>, SyncError> {
         let (start, connects) = (surroundings.monotonic(), strategy.connects());
         let mut report = Report::default();
@@ -177,17 +177,13 @@ impl<'n, 'm> Syncer<'n, 'm> {
             None => Ok(Report { is_part, ..report }),
         };
         self.count(start, &report, result.is_ok(), surroundings);
-        self.state.note_worker(self.worker);
+        self.state.record_worker(self.worker);
         result.map(Some)
     }
 
     /// Returns the time from an exchange to the next [look](EarlyPush::Near) at others' changes,
     /// where no channel tells of them. `None`: the period's.
-    pub fn next_look(
-        &self,
-        times: &mut LookTimes,
-        surroundings: &impl Surroundings,
-    ) -> Option<Duration> {
+    pub fn next_look(&self, times: &mut PollSchedule, surroundings: &impl Env) -> Option<Duration> {
         let namespace = self.shards.first()?.namespace;
         let (table, now) = (namespace.table(), surroundings.now());
         let near = table.near(namespace.index(), now);
@@ -209,7 +205,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         &self,
         what: EarlyPush,
         strategy: &mut impl Strategy,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
     ) -> Result<Option<Report>, SyncError> {
         if self.is_superseded() {
             // The bell is rung for the workers of the newer configuration.
@@ -259,7 +255,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         start: MonotonicMillis,
         report: &Report,
         succeeded: bool,
-        surroundings: &impl Surroundings,
+        surroundings: &impl Env,
     ) {
         self.state.set_alone(!succeeded && self.shares_alone);
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);

@@ -249,7 +249,7 @@ fn in_a_push_before_its_time() {
         cluster.sync(0);
         // Of so many nodes, none may keep a hit.
         let state = cluster.nodes[0].namespace.sync_state().unwrap();
-        state.note_nodes(1000);
+        state.record_nodes(1000);
         cluster.hit();
         assert!(state.is_rung());
         cluster

@@ -271,7 +271,7 @@ fn a_share_of_a_limit_holds_for_what_is_asked_and_for_rejected_hits_that_count()
         let limits = [("100/1h", Fixed), ("50/1h", Sliding)];
         fixture.limit_by(&limits);
         let state = fixture.namespace.sync_state().unwrap();
-        state.note_nodes(10);
+        state.record_nodes(10);
         state.set_alone(true);
         let admitted = || (0..20).filter(|_| fixture.evaluate(1).0).count();
         // Of the further limit.

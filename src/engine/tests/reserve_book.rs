@@ -10,7 +10,7 @@ use crate::engine::request::bound_limit::BoundLimit;
 use crate::engine::request::reserve_book::{PartQuestion, ReserveBook};
 use crate::engine::request::spending::spend;
 use crate::engine::request::synchronous::{Deciders, LimitCheck};
-use crate::engine::totals::note_decided;
+use crate::engine::totals::record_decided;
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::{Hits, hits};
 use crate::policy::limit::{Burst, Limit};
@@ -58,7 +58,7 @@ impl<'m> Worker<'m> {
     fn note(&self) {
         let (table, window) = (self.bound.table(), self.clock.now().0 / MINUTE);
         let counter = &self.bound.counter;
-        note_decided(table, counter, self.key, (window, Hits::ONE), &self.clock);
+        record_decided(table, counter, self.key, (window, Hits::ONE), &self.clock);
     }
 
     fn now(&self) -> (Duration, UnixMillis) {
@@ -176,7 +176,7 @@ fn with_shards(
 fn sync(namespace: &Namespace<'_>, shard: usize) {
     let now = MonotonicMillis(1);
     let lease = namespace.sync_states()[shard].take_lease(now, 1000);
-    lease.expect("the lease").note_synced(now);
+    lease.expect("the lease").record_synced(now);
 }
 
 /// A worker that has been granted its first part.

@@ -290,7 +290,7 @@ fn who_is_over_a_limit_is_known_for_a_second() {
             charged: Hits::ZERO,
             certainty: Certainty::Settled,
         };
-        let mut refusals = Refusals::default();
+        let mut refusals = RejectionCache::default();
         assert!(refusals.recall(&checks, at(0)).is_none());
         refusals.remember(&checks, &[Some(refused)], at(0));
         for time in refused_at {
@@ -331,7 +331,7 @@ fn what_is_in_a_full_bucket_is_known_for_a_second() {
     let (moving, elastic) =
         (fixture.limit(1, Algorithm::Moving), fixture.limit(1, Algorithm::Elastic));
     let checks = [fixture.ask(&rate, 10, 0, 1, Some(0))];
-    let mut refusals = Refusals::default();
+    let mut refusals = RejectionCache::default();
     refusals.remember(&checks, &[Some(refused)], at(0));
     let is_refused = |checks: &[LimitCheck<'_, '_>], time| {
         let known = refusals.recall(checks, at(time));
@@ -370,7 +370,7 @@ fn a_log_is_known_to_have_no_room_for_as_much_until_the_store_said_it_has() {
         certainty: Certainty::Settled,
     };
     let check = |most, cost| fixture.ask(&moving, most, 0, cost, Some(0));
-    let mut refusals = Refusals::default();
+    let mut refusals = RejectionCache::default();
     refusals.remember(&[check(10, 3)], &[Some(refused(500))], at(0));
     let known = refusals.recall(&[check(10, 3)], at(200)).unwrap();
     let count = MovingCount::from(known[0].unwrap().reading);
@@ -382,7 +382,7 @@ fn a_log_is_known_to_have_no_room_for_as_much_until_the_store_said_it_has() {
     assert!(!is_refused(10, 2, 0) && !is_refused(11, 3, 0) && !is_refused(8, 0, 0));
     // Nor is it known which of several limits has room when.
     let both = [check(10, 1), check(2, 1)];
-    let mut refusals = Refusals::default();
+    let mut refusals = RejectionCache::default();
     refusals.remember(&both, &[Some(refused(500)), Some(refused(500))], at(0));
     assert!(refusals.recall(&both, at(0)).is_none());
     // What never has room is asked about.
@@ -392,7 +392,7 @@ fn a_log_is_known_to_have_no_room_for_as_much_until_the_store_said_it_has() {
     let checks = [check(10, 3)];
     refusals.remember(&checks, &[Some(refused(500))], at(0));
     assert!(refusals.recall(&checks, at(0)).is_some());
-    shared.table.note_reset();
+    shared.table.record_reset();
     assert!(refusals.recall(&checks, at(0)).is_none());
 }
 
@@ -408,7 +408,7 @@ fn what_was_admitted_is_not_remembered() {
         charged: Hits::ZERO,
         certainty: Certainty::Settled,
     };
-    let mut refusals = Refusals::default();
+    let mut refusals = RejectionCache::default();
     refusals.remember(&checks, &[Some(admitted)], Duration::ZERO);
     assert!(refusals.recall(&checks, Duration::ZERO).is_none());
 }
@@ -430,7 +430,7 @@ fn a_refusal_by_charges_that_may_be_taken_back_is_not_remembered() {
         };
         let mut answered = vec![None];
         asked.note(&answer, &checks, &mut answered, &fixture.clock);
-        let mut refusals = Refusals::default();
+        let mut refusals = RejectionCache::default();
         refusals.remember(&checks, &answered, Duration::ZERO);
         let known = refusals.recall(&checks, Duration::ZERO);
         assert_eq!(known.is_some(), is_remembered, "{certainty:?}");

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use super::arguments::assert_names;
 use super::{PATIENCE, WINDOW, instance, memory, wait_until};
-use crate::engine::{Machine, Surroundings as _};
+use crate::engine::{Env as _, Machine};
 use crate::library::block_on::block_on;
 use crate::library::{
     CallError, Datastore, Instance, LimiterOptions, Memory, NewOptions, OnError, WindowType,

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
 use super::{Instance, Memory, NewOptions, new_instance};
-use crate::engine::{Machine, Surroundings as _};
+use crate::engine::{Env as _, Machine};
 
 /// Window so long that a test crosses its end with a chance of one in a million.
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);

@@ -263,7 +263,7 @@ fn time_out(id: u64) {
         _ => None,
     };
     if let Some((decider, overdue)) = decider {
-        sync::note_timeout(decider, overdue);
+        sync::record_timeout(decider, overdue);
         finish(id, None);
     }
 }

@@ -48,7 +48,7 @@ impl MainConf {
                 Defined::Made(None)
             }
         };
-        library.note_definition(instance, name, matches!(made, Defined::Made(_)))?;
+        library.record_definition(instance, name, matches!(made, Defined::Made(_)))?;
         Ok(made)
     }
 

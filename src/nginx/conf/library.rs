@@ -113,7 +113,7 @@ impl Library {
     }
 
     /// Notes that an instance has defined one; `is_new`: that nothing else had before.
-    pub(super) fn note_definition(
+    pub(super) fn record_definition(
         &self,
         instance: u32,
         name: &str,

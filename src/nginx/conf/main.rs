@@ -154,7 +154,7 @@ impl MainConf {
 
     /// Notes the rules that apply on a level, and their key; gives the level these rules as they are
     /// served.
-    pub(crate) fn note_level(&self, level: &mut LocationConf) {
+    pub(crate) fn record_level(&self, level: &mut LocationConf) {
         self.applied.borrow_mut().note(level.level());
         let Some(rules) = level.level().effective_rules().cloned() else {
             return;

@@ -100,8 +100,8 @@ fn note(conf: &mut Conf<'_>) {
     };
     let level = level.level_mut();
     match words.as_slice() {
-        [b"auth_basic", realm, ..] => level.note_basic_auth(*realm != b"off"),
-        [name, ..] => level.note_rewrite(*name == b"return"),
+        [b"auth_basic", realm, ..] => level.record_basic_auth(*realm != b"off"),
+        [name, ..] => level.record_rewrite(*name == b"return"),
         [] => {}
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn decide<'r>(
         return Err(evaluated);
     };
     let RequestChecks { room, checks, renamed } = evaluated;
-    note_spent(&checks, &spending);
+    record_spent(&checks, &spending);
     let settings = &conf.settings;
     let mut evaluation = Evaluation::new(room, settings.count_rejected);
     conclude(&mut evaluation, &checks, &spending.answered, &NgxClock);
@@ -82,7 +82,7 @@ pub(super) fn decide<'r>(
 }
 
 /// Asks for the parts that a request has begun to use up.
-fn note_spent(checks: &[LimitCheck<'_, 'static>], spending: &Spending<'static>) {
+fn record_spent(checks: &[LimitCheck<'_, 'static>], spending: &Spending<'static>) {
     with_book(|book| {
         let (time_of, now) = (sync::store_time, monotonic());
         let questions = book.reserves.ask_again(checks, spending, time_of, now, &NgxClock);

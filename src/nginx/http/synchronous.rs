@@ -126,7 +126,7 @@ fn wake(id: u64) {
 fn time_out(id: u64) {
     let failed = suspensions::with(id, |suspension| {
         if let Some(decider) = suspension.decider() {
-            sync::note_timeout(decider, suspension.overdue());
+            sync::record_timeout(decider, suspension.overdue());
         }
         suspension.fail();
     });

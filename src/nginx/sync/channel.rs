@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::broker::{EventLoopQueue, StoreEvent, WatchedStore};
-use crate::engine::{Hearing, Machine, Surroundings as _};
+use crate::engine::{Env as _, Machine, Subscriber};
 use crate::nginx::conf::SyncedNamespace;
 use crate::store::contract::decision::Decider;
 use crate::store::contract::strategy::{PushNews, Strategy};
@@ -25,16 +25,16 @@ const LIFETIME: u64 = 2000;
 /// Interval in which it renews its lease, and others look at it.
 const LOOK: Duration = Duration::from_millis(500);
 /// Pause before the next look for a first position to listen from.
-const LOOK_FOR_EARS: Duration = Duration::from_millis(100);
+const LOOK_FOR_POSITION: Duration = Duration::from_millis(100);
 /// Interval of looks whether the batch on its way was answered.
 const LOOK_FOR_ANSWER: Duration = Duration::from_millis(1);
 const MAX_LOOKS: usize = 20;
 /// First pause after a wake-up for nothing, in milliseconds; each next one is twice as long.
 const IN_VAIN: u64 = 5;
-const WITHOUT: Duration = Duration::from_secs(60);
+const RETRY_UNAVAILABLE: Duration = Duration::from_secs(60);
 /// After how many failures in a row of a store that is there, it has no channel; and of such as stay.
-const MANY: u32 = 8;
-const SURE: u32 = 4;
+const MAX_TRANSIENT_FAILURES: u32 = 8;
+const MAX_PERMANENT_FAILURES: u32 = 4;
 
 /// The subscription to a store's channel: a task that ends when `ending` is closed.
 pub(super) struct ChannelTask<'a> {
@@ -77,16 +77,16 @@ async fn listen<S: Strategy>(
     };
     while !is_superseded() {
         if let Some(listening) = lease.take(Machine.monotonic(), LIFETIME) {
-            let hearings = namespaces.iter();
-            let hearings = hearings.filter_map(|it| Hearing::new(it.namespace, &it.sizes));
+            let subscribers = namespaces.iter();
+            let subscribers = subscribers.filter_map(|it| Subscriber::new(it.namespace, &it.sizes));
             // Of a store that is divided, each shard is heard by itself.
-            let hearings: Vec<Vec<_>> = match is_divided {
-                true => hearings.flat_map(Hearing::by_shard).map(|it| vec![it]).collect(),
-                false => vec![hearings.collect()],
+            let subscribers: Vec<Vec<_>> = match is_divided {
+                true => subscribers.flat_map(Subscriber::by_shard).map(|it| vec![it]).collect(),
+                false => vec![subscribers.collect()],
             };
             let is_told = Cell::new(false);
-            let lines = hearings.into_iter().map(|hearings| ChannelLine {
-                hearings,
+            let lines = subscribers.into_iter().map(|subscribers| ChannelLine {
+                subscribers,
                 store,
                 is_told: &is_told,
                 events,
@@ -105,7 +105,7 @@ async fn listen<S: Strategy>(
 
 /// The subscription of one connection.
 struct ChannelLine<'l> {
-    hearings: Vec<Hearing<'static, 'static>>,
+    subscribers: Vec<Subscriber<'static, 'static>>,
     store: &'l Arc<WatchedStore>,
     /// Whether the log has been told that there is no channel.
     is_told: &'l Cell<bool>,
@@ -120,16 +120,17 @@ impl ChannelLine<'_> {
         // How many times in a row it was woken for nothing.
         let mut in_vain = 0_u32;
         loop {
-            let ears: Vec<_> = self.hearings.iter().flat_map(Hearing::ears).collect();
-            if ears.is_empty() {
-                sleep(LOOK_FOR_EARS).await;
+            let subscriptions: Vec<_> =
+                self.subscribers.iter().flat_map(Subscriber::subscriptions).collect();
+            if subscriptions.is_empty() {
+                sleep(LOOK_FOR_POSITION).await;
                 continue;
             }
             let began = Instant::now();
-            match channel.hear(&ears).await {
+            match channel.recv(&subscriptions).await {
                 Ok(news) if news.is_empty() => {
                     (failures, beside) = (0, 0);
-                    // Anybody may be able to wake it, with something that is no news.
+                    // AcceptAnyCertificate may be able to wake it, with something that is no news.
                     in_vain = match began.elapsed() < LOOK {
                         true => in_vain.saturating_add(1),
                         false => 0,
@@ -149,13 +150,18 @@ impl ChannelLine<'_> {
                     let is_there = self.store.state.is_some_and(|it| it.is_up() == Some(true));
                     // Where syncs fail too, such as by another password, more is lost than the channel.
                     beside = if is_there { beside.saturating_add(1) } else { 0 };
-                    let is_without = beside >= if error.is_transient() { MANY } else { SURE };
+                    let is_without = beside
+                        >= if error.is_transient() {
+                            MAX_TRANSIENT_FAILURES
+                        } else {
+                            MAX_PERMANENT_FAILURES
+                        };
                     if is_without && !self.is_told.replace(true) {
-                        self.events.push([self.store.unheard(&error)]);
+                        self.events.push([self.store.channel_unavailable(&error)]);
                     }
                     sleep(match error.is_transient() {
                         true => Machine.back_off(failures),
-                        false if is_without => WITHOUT,
+                        false if is_without => RETRY_UNAVAILABLE,
                         // A sync is to find out meanwhile whether the store is there.
                         false => Machine.back_off(failures).max(LOOK),
                     })
@@ -167,15 +173,15 @@ impl ChannelLine<'_> {
 
     /// Notes what was heard, if need be when what this node has on its way was answered.
     async fn note(&mut self, news: PushNews) {
-        let mut hearings = self.hearings.iter_mut();
-        let Some(hearing) = hearings.find(|it| it.is_of(&news)) else {
+        let mut subscribers = self.subscribers.iter_mut();
+        let Some(subscriber) = subscribers.find(|it| it.is_of(&news)) else {
             return;
         };
-        let mut waiting = hearing.note(news, &Machine);
+        let mut waiting = subscriber.note(news, &Machine);
         for _ in 0..MAX_LOOKS {
             let Some(news) = waiting else { return };
             sleep(LOOK_FOR_ANSWER).await;
-            waiting = hearing.note(news, &Machine);
+            waiting = subscriber.note(news, &Machine);
         }
     }
 }

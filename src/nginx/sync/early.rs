@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::command::Command;
 use crate::broker::EventFd;
-use crate::engine::{LookTimes, Machine, Report, SyncError, Syncer};
+use crate::engine::{Machine, PollSchedule, Report, SyncError, Syncer};
 use crate::table::SyncState;
 
 /// Pause between two early pushes: changes in between go with the second one. A timer may be a
@@ -59,13 +59,13 @@ impl EarlyTimer {
 #[derive(Debug)]
 pub(super) struct LookTimer {
     /// `None`: somebody tells.
-    times: Option<LookTimes>,
+    times: Option<PollSchedule>,
     next: Option<Instant>,
 }
 
 impl LookTimer {
     pub(super) fn new(is_needed: bool) -> LookTimer {
-        LookTimer { times: is_needed.then(LookTimes::default), next: None }
+        LookTimer { times: is_needed.then(PollSchedule::default), next: None }
     }
 
     /// Returns the time of the next look.

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use super::waiter::{SyncWaiter, SyncWaiters};
-use crate::engine::{Machine, Report, Surroundings as _, SyncError};
+use crate::engine::{Env as _, Machine, Report, SyncError};
 use crate::nginx::conf::SyncedNamespace;
 use crate::nginx::event_loop::EventTimer;
 use crate::nginx::log::Log;

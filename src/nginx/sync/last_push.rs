@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use crate::engine::{LastPush, Machine, Report, Surroundings as _, SyncError, Syncer};
+use crate::engine::{Env as _, LastPush, Machine, Report, SyncError, Syncer};
 use crate::store::contract::strategy::Strategy;
 
 /// Pause between attempts, and between looks whether the store goes on.

@@ -36,7 +36,7 @@ use super::hold::measured;
 use super::log::{self, Log};
 use crate::broker::shared::message::Reply;
 use crate::broker::{Bells, Broker, Client, DecidingStore, EventFd, Severity, SharedQueues};
-use crate::engine::{LastPush, Machine, Report, Surroundings as _};
+use crate::engine::{Env as _, LastPush, Machine, Report};
 use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::Question;
 use crate::table::MonotonicMillis;
@@ -325,13 +325,13 @@ pub(super) fn log() -> Option<Log<'static>> {
 
 /// Notes that a decider did not answer in time, which this worker finds so long `after` the deadline. One that is that late
 /// was stopped itself, and knows nothing of the store.
-pub(super) fn note_timeout(decider: usize, after: Duration) {
+pub(super) fn record_timeout(decider: usize, after: Duration) {
     if after > STOPPED {
         return;
     }
     with_client(decider, |worker, client, decider| {
         worker.end_of_turn.post();
-        client.note_timeout(decider, now_millis());
+        client.record_timeout(decider, now_millis());
     });
 }
 

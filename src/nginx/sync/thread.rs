@@ -21,7 +21,7 @@ use super::command::Command;
 use super::early::{EarlySyncs, EarlyTimer, LookTimer, listen};
 use super::last_push::{LastPushes, push_rest};
 use crate::broker::{Broker, EventFd, EventLoopQueue, KnownBefore, Observer, StoreEvent};
-use crate::engine::{EarlyPush, LastPush, Machine, Report, Surroundings as _, SyncError, Syncer};
+use crate::engine::{EarlyPush, Env as _, LastPush, Machine, Report, SyncError, Syncer};
 use crate::nginx::conf::SyncedNamespace;
 use crate::nginx::cycle;
 use crate::store::contract::decision::Decider;
@@ -390,10 +390,10 @@ async fn serve<S: Strategy>(
     }
     // What is known of the store when a cycle begins.
     let known = Cell::new(namespace.store.known());
-    let note_cycle = |result: Result<Option<Report>, SyncError>, is_early: bool, store: &S| {
+    let record_cycle = |result: Result<Option<Report>, SyncError>, is_early: bool, store: &S| {
         // At once: when nginx looks at it, another worker may have been at the store since.
         let mut events: Vec<_> = events_of(&namespace, known.get(), &result, store).collect();
-        if counters.table().note_identity() {
+        if counters.table().record_identity() {
             events.push(namespace.store.other_identity());
         }
         if !events.is_empty() {
@@ -401,7 +401,7 @@ async fn serve<S: Strategy>(
         }
         results.push([Done { number, result, is_early }]);
     };
-    let note = |result, store: &S| note_cycle(result, false, store);
+    let note = |result, store: &S| record_cycle(result, false, store);
     let mut store = connect();
     let mut turns_of_others: u32 = 0;
     let mut is_waiting = false;
@@ -467,7 +467,7 @@ async fn serve<S: Strategy>(
                     // Those of a newer configuration go on.
                     Ok(_) | Err(SyncError::LeaseLost) if syncer.is_superseded() => {}
                     Ok(_) | Err(SyncError::LeaseLost) => early.begin_again(Instant::now().into()),
-                    error => note_cycle(error, true, &store),
+                    error => record_cycle(error, true, &store),
                 }
             }
             // Another worker looks, or nobody before the store is back.
@@ -480,7 +480,7 @@ async fn serve<S: Strategy>(
                 let result = syncer.sync_early(EarlyPush::Near, &mut store, &Machine).await;
                 look.set_after(&syncer, began, &result);
                 if let Err(error) = result {
-                    note_cycle(Err(error), true, &store);
+                    record_cycle(Err(error), true, &store);
                 }
             }
             Some(Command::Finish(limits)) => {
@@ -507,7 +507,7 @@ fn events_of(
     let (events, of_clock) = match result {
         Ok(Some(report)) => (
             watched.note(observer, known, Ok::<_, &SyncError>(()), || store.server()),
-            watched.note_clock(report.clock_offset),
+            watched.record_clock(report.clock_offset),
         ),
         // Another worker was at it, or has taken over.
         Ok(None) | Err(SyncError::LeaseLost) => (None, None),

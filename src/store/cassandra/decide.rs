@@ -24,7 +24,7 @@ use super::failure::CqlFault;
 use super::log::Changed;
 use super::name::Partition;
 use super::position::Progress;
-use super::push::{note_changes, note_node};
+use super::push::{record_changes, record_node};
 use super::session::statements::Cql;
 use super::session::{Connected, rows};
 use crate::policy::algorithm::StoredKind;
@@ -342,7 +342,7 @@ async fn set<'a>(
     rows: impl Iterator<Item = RowToSet<'a>> + Clone,
 ) -> Result<(), CqlFault> {
     let changed = rows.clone().map(|row| (row.size, row.window, row.key));
-    let noted = note_changes(connected, epoch, (node, batch), changed);
+    let noted = record_changes(connected, epoch, (node, batch), changed);
     let set = counters::set(connected, epoch, (writer, batch), rows);
     try_join(set, noted).await.map(drop)
 }
@@ -352,7 +352,7 @@ async fn note(connected: &Connected, writers: &Writers<'_>) -> Result<(), CqlFau
     let noted = writers.of_shards.values().map(|(epoch, charger)| {
         let progress =
             Progress { node: charger.node, first: charger.first(), last: charger.last() };
-        note_node(connected, *epoch, progress, charger.began, CHARGER_LIFE)
+        record_node(connected, *epoch, progress, charger.began, CHARGER_LIFE)
     });
     try_join_all(noted).await.map(drop)
 }

@@ -45,7 +45,7 @@ pub struct Cassandra {
     recent: Recent,
     /// Charges of its decisions.
     charged: Chargers,
-    /// Refusals of its decisions.
+    /// RejectionCache of its decisions.
     full: FullCounters,
     /// Number of living nodes.
     nodes: Option<u64>,

@@ -168,9 +168,9 @@ pub(super) async fn push(
             None => Ok(()),
         }
     };
-    let note_life = async {
+    let record_life = async {
         match batch.lives_for {
-            Some(life) => note_life(connected, batch, life, now).await,
+            Some(life) => record_life(connected, batch, life, now).await,
             None => Ok(()),
         }
     };
@@ -194,15 +194,15 @@ pub(super) async fn push(
         true => fault.after_push(),
         false => fault,
     };
-    let ((), (), news) = try_join3(apply, note_life, news).await.map_err(after_push)?;
-    let note_node = async {
+    let ((), (), news) = try_join3(apply, record_life, news).await.map_err(after_push)?;
+    let record_node = async {
         match progress.filter(|_| is_new) {
             Some(progress) => note(connected, batch, progress, own, now).await,
             None => Ok(()),
         }
     };
     if let Some(position) = from {
-        note_node.await.map_err(after_push)?;
+        record_node.await.map_err(after_push)?;
         let changes = Changes::Since { counts: Vec::new(), position, has_more: true };
         return Ok((Pushed::Applied { changes, now }, living));
     }
@@ -218,7 +218,7 @@ pub(super) async fn push(
     };
     let bytes = vector.to_bytes(batch.epoch);
     let position = name_of(&bytes);
-    let note_position = async {
+    let record_position = async {
         match batch.position == Some(position) {
             true => Ok(()),
             false => {
@@ -233,7 +233,8 @@ pub(super) async fn push(
             None => Ok(None),
         }
     };
-    let (counts, (), ()) = try_join3(sums, note_node, note_position).await.map_err(after_push)?;
+    let (counts, (), ()) =
+        try_join3(sums, record_node, record_position).await.map_err(after_push)?;
     if changed.is_some() {
         recent.share.done();
     }
@@ -268,13 +269,13 @@ async fn write(connected: &Connected, batch: &Batch, id: BatchId) -> Result<(), 
     let diffs = batch.diffs.iter();
     let counters = diffs.clone().map(|diff| (diff.size, diff.window, &*diff.key));
     let rows = diffs.map(RowToSet::from);
-    let note = note_changes(connected, batch.epoch, (batch.node, id), counters);
+    let note = record_changes(connected, batch.epoch, (batch.node, id), counters);
     let set = counters::set(connected, batch.epoch, (batch.node, id), rows);
     try_join(set, note).await.map(drop)
 }
 
 /// Notes what a batch changed.
-pub(super) async fn note_changes(
+pub(super) async fn record_changes(
     connected: &Connected,
     epoch: Epoch,
     (node, id): (NodeId, BatchId),
@@ -294,7 +295,7 @@ pub(super) async fn note_changes(
 
 /// Notes until when the node lives. If the clocks of Cassandra's nodes differ, what was said before may stay for as
 /// long as they do.
-async fn note_life(
+async fn record_life(
     connected: &Connected,
     batch: &Batch,
     life: Duration,
@@ -329,13 +330,13 @@ async fn note(
     // not matter any more.
     let life = counters::seconds(batch.life().max(NODE_LIFE).saturating_add(NODE_LIFE));
     let known_for = before.map_or(0, |row| row.expires_in);
-    note_node(connected, batch.epoch, progress, began, life.max(known_for)).await
+    record_node(connected, batch.epoch, progress, began, life.max(known_for)).await
 }
 
 /// Notes how far a node is. The row is of the moment when its chain began, and a microsecond later with
 /// each batch: so an earlier one that comes late changes nothing, and a chain that begins after the former
 /// was forgotten is later than that.
-pub(super) async fn note_node(
+pub(super) async fn record_node(
     connected: &Connected,
     epoch: Epoch,
     progress: Progress,

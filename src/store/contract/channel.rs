@@ -8,7 +8,7 @@ use super::shard::Shard;
 
 /// A shard that a node listens to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ear {
+pub struct Subscription {
     /// The shard.
     pub shard: Shard,
     /// The epoch that it is in.
@@ -34,7 +34,7 @@ pub struct PushNews {
     pub counts: Vec<Count>,
 }
 
-impl Ear {
+impl Subscription {
     /// Whether this is where some news came from.
     pub fn is_of(&self, news: &PushNews) -> bool {
         self.epoch == news.epoch && self.shard == news.shard

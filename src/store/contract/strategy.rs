@@ -55,7 +55,7 @@ pub use super::batch::{
     Batch, BatchId, CLOCK_MARGIN, Count, Diff, Epoch, LONGEST_LIFE, MAX_TOTAL, NODE_LIFE, NodeId,
     Occupancy, Position,
 };
-pub use super::channel::{Ear, PushNews};
+pub use super::channel::{PushNews, Subscription};
 use super::error::StoreError;
 use super::options::StoreOptions;
 pub use super::shard::Shard;
@@ -308,18 +308,18 @@ pub trait Strategy: Sized {
     }
 
     /// Waits for batches that are [news](Batch::is_news), about a second at most, and returns those of
-    /// the shards of `ears` that were applied after its positions, oldest first in each shard, or several as one. It may
+    /// the shards of `subscriptions` that were applied after its positions, oldest first in each shard, or several as one. It may
     /// return those of the node itself, and may have missed some. It returns nothing before that second is over where what
     /// it was told was of no use, and the caller pauses before it asks again. Of a datastore with several shards,
-    /// `ears` has one. Asked only of what [`channel`](Strategy::channel) returned; dropped, it has lost
+    /// `subscriptions` has one. Asked only of what [`channel`](Strategy::channel) returned; dropped, it has lost
     /// nothing.
     ///
     /// # Errors
     ///
     /// [`StoreError`]; one that is not [transient](StoreError::is_transient) says that there is no
     /// channel, by a right that is missing or a server that lacks it.
-    async fn hear(&mut self, ears: &[Ear]) -> Result<Vec<PushNews>, StoreError> {
-        let _ = ears;
+    async fn recv(&mut self, subscriptions: &[Subscription]) -> Result<Vec<PushNews>, StoreError> {
+        let _ = subscriptions;
         core::future::pending().await
     }
 }

@@ -118,7 +118,7 @@ impl StoredCount {
     /// After a question was decided, if this is a log: how many thousandths of what the store has, from the
     /// oldest hit on, have to leave until there is room for one more hit, by the question's moving limits of
     /// its counter with this index. The store looks for the hit with which they have left, and its time is
-    /// [noted](StoredCount::note_obstacle).
+    /// [noted](StoredCount::record_obstacle).
     ///
     /// `None`: there is nothing to look for, since there is room, or never will be, or what is in the way
     /// was counted just now.
@@ -136,9 +136,9 @@ impl StoredCount {
     }
 
     /// The hit that is in the way was counted at this moment, in milliseconds of Unix time.
-    pub(crate) fn note_obstacle(&mut self, size: WindowSize, at: i64, now: UnixMillis) {
+    pub(crate) fn record_obstacle(&mut self, size: WindowSize, at: i64, now: UnixMillis) {
         if let StoredCount::Log(log) = self {
-            log.note_obstacle(size, millis(at), now);
+            log.record_obstacle(size, millis(at), now);
         }
     }
 
@@ -254,7 +254,7 @@ mod tests {
             count.ask(&question, 0, true, NOW);
             assert_eq!(count.obstacle(&question, 0), obstacle);
             if obstacle.is_some() {
-                count.note_obstacle(asked.size, 49_600, NOW);
+                count.record_obstacle(asked.size, 49_600, NOW);
             }
             let read = MovingCount::from(count.reading(asked, NOW));
             assert_eq!((read.hits, read.age), (hits(4), 600));

@@ -66,7 +66,7 @@ impl StoredLog {
     }
 
     /// The hit in the way is of this moment.
-    pub(super) fn note_obstacle(&mut self, size: WindowSize, at: UnixMillis, now: UnixMillis) {
+    pub(super) fn record_obstacle(&mut self, size: WindowSize, at: UnixMillis, now: UnixMillis) {
         self.wait = MovingCount::time_until_left(size, at, now);
     }
 
@@ -126,7 +126,7 @@ mod tests {
             match excess <= 3 {
                 true => {
                     assert_eq!(obstacle, Some(excess * 1000));
-                    log.note_obstacle(SIZE, UnixMillis(49_700), NOW);
+                    log.record_obstacle(SIZE, UnixMillis(49_700), NOW);
                     assert_eq!(log.count(NOW).wait, 701);
                 }
                 false => assert_eq!((obstacle, log.count(NOW).wait), (None, 1001)),

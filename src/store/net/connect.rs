@@ -41,7 +41,7 @@ impl Access {
     }
 
     /// Returns the options with a longer time for an exchange.
-    pub(crate) fn patient(&self, longer: Duration) -> Access {
+    pub(crate) fn with_longer_timeout(&self, longer: Duration) -> Access {
         Access { timeout: self.timeout.saturating_add(longer), ..self.clone() }
     }
 

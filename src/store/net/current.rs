@@ -37,7 +37,11 @@ impl<C: Closable> Current<C> {
     }
 
     /// Notes that one was made to a server, which says what it is.
-    pub(crate) fn note_made(&mut self, server: &ServerAddress, version: Option<impl fmt::Display>) {
+    pub(crate) fn record_made(
+        &mut self,
+        server: &ServerAddress,
+        version: Option<impl fmt::Display>,
+    ) {
         self.connects = self.connects.saturating_add(1);
         self.described = Some(described(server, version));
     }

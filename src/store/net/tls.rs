@@ -61,7 +61,7 @@ impl TlsClient {
                 let failed = |error| TlsError::of("tls", format_args!("tls: {error}"));
                 verifier.build().map_err(failed)?
             }
-            _ => Arc::new(Anybody(provider)),
+            _ => Arc::new(AcceptAnyCertificate(provider)),
         };
         let config = config.dangerous().with_custom_certificate_verifier(verifier.clone());
         let config = match &options.identity {
@@ -193,9 +193,9 @@ fn key_of(file: &PemFile) -> Result<PrivateKeyDer<'static>, TlsError> {
 
 /// Trusts every certificate, but has its owner prove that it is his.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -13,7 +13,7 @@ use super::connection::{Connection, Fault, Prepared};
 use super::push::count;
 use super::row::signed;
 use crate::store::contract::error::StoreError;
-use crate::store::contract::strategy::{Batch, Ear, NodeId, Position, PushNews};
+use crate::store::contract::strategy::{Batch, NodeId, Position, PushNews, Subscription};
 
 /// Names the session for those that look at them, and has it told.
 const LISTEN: &str = "SET application_name = 'ngx_http_rate_limiting_module channel';
@@ -27,14 +27,17 @@ const APART: Duration = Duration::from_millis(5);
 impl Postgres {
     /// One with a connection of its own, on which an exchange may take so much longer.
     pub(super) fn listener(&self) -> Postgres {
-        Postgres { link: self.link.patient(WAIT), nodes: None, purged: self.purged }
+        Postgres { link: self.link.with_longer_timeout(WAIT), nodes: None, purged: self.purged }
     }
 
     /// Waits for news of these shards.
-    pub(super) async fn listen(&mut self, ears: &[Ear]) -> Result<Vec<PushNews>, StoreError> {
+    pub(super) async fn listen(
+        &mut self,
+        subscriptions: &[Subscription],
+    ) -> Result<Vec<PushNews>, StoreError> {
         let exchange = async |connection: &Connection| {
             let told = &connection.told;
-            told.watch(ears);
+            told.watch(subscriptions);
             if !connection.listens.get() {
                 connection.client.batch_execute(LISTEN).await?;
                 connection.listens.set(true);
@@ -51,8 +54,9 @@ impl Postgres {
             }
             connection.has_looked.set(true);
             let mut news = Vec::new();
-            for ear in ears.iter().filter(|ear| told.take(ear)) {
-                news.extend(catch_up(connection, ear).await?);
+            for subscription in subscriptions.iter().filter(|subscription| told.take(subscription))
+            {
+                news.extend(catch_up(connection, subscription).await?);
             }
             Ok(news)
         };
@@ -60,12 +64,16 @@ impl Postgres {
     }
 }
 
-/// Reads the changes of other nodes after the position of an ear, as news of no node; `None` if
+/// Reads the changes of other nodes after the position of a subscription, as news of no node; `None` if
 /// nothing was changed.
-async fn catch_up(connection: &Connection, ear: &Ear) -> Result<Option<PushNews>, Fault> {
+async fn catch_up(
+    connection: &Connection,
+    subscription: &Subscription,
+) -> Result<Option<PushNews>, Fault> {
     let catch_up = connection.statement(Prepared::CatchUp)?;
-    let (epoch, Position([after, _])) = (ear.epoch.0.get(), ear.after);
-    let (of_epoch, after, node) = (epoch.cast_signed(), after.cast_signed(), ear.node.to_string());
+    let (epoch, Position([after, _])) = (subscription.epoch.0.get(), subscription.after);
+    let (of_epoch, after, node) =
+        (epoch.cast_signed(), after.cast_signed(), subscription.node.to_string());
     let limit = signed(Batch::MAX_DIFFS);
     let parameters: [&(dyn ToSql + Sync); 4] = [&of_epoch, &after, &limit, &node];
     let rows = connection.client.query(catch_up, &parameters).await?;
@@ -77,9 +85,9 @@ async fn catch_up(connection: &Connection, ear: &Ear) -> Result<Option<PushNews>
     for row in &rows {
         counts.extend(count(row)?);
     }
-    Ok(position.is_after(ear.after).then(|| PushNews {
-        shard: ear.shard.clone(),
-        epoch: ear.epoch,
+    Ok(position.is_after(subscription.after).then(|| PushNews {
+        shard: subscription.shard.clone(),
+        epoch: subscription.epoch,
         node: NodeId([0; 2]),
         position,
         counts,

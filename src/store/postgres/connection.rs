@@ -156,12 +156,12 @@ impl Link {
 
     /// Another one to the same servers, with a connection of its own, on which an exchange may take so
     /// much longer.
-    pub(super) fn patient(&self, longer: Duration) -> Link {
+    pub(super) fn with_longer_timeout(&self, longer: Duration) -> Link {
         Link {
             servers: self.servers.clone(),
             current: Current::none(),
             session: Session {
-                access: self.session.access.patient(longer),
+                access: self.session.access.with_longer_timeout(longer),
                 ..self.session.clone()
             },
         }
@@ -216,7 +216,7 @@ impl Link {
         };
         let connection = self.servers.try_each(attempt).await?;
         let version = format!("PostgreSQL {}", connection.version);
-        self.current.note_made(self.servers.current(), Some(version));
+        self.current.record_made(self.servers.current(), Some(version));
         Ok(connection)
     }
 }

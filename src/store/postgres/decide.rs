@@ -307,7 +307,7 @@ impl DecidedCounts<'_> {
         let now = self.decided.now;
         for wait in &mut self.waits {
             let at = obstacles.get(&wait.obstacle).copied().unwrap_or_default();
-            wait.count.note_obstacle(wait.asked.size, at, now);
+            wait.count.record_obstacle(wait.asked.size, at, now);
             let (answer, index) = wait.reading;
             let answer = self.decided.answers.get_mut(answer);
             if let Some(reading) = answer.and_then(|it| it.readings.get_mut(index)) {

@@ -16,7 +16,7 @@ use crate::store::decide::stored_log::StoredLog;
 /// Greatest number of entries in a block: a row without its key has some 1100 bytes then.
 const MOST_IN_BLOCK: i32 = 64;
 /// Entries that are kept beside those of a limit.
-const BESIDE: u64 = 2;
+const EXTRA_ENTRIES: u64 = 2;
 /// Time after the last hit has left, in milliseconds, from which nothing is added to a block any
 /// more, since it might be purged meanwhile: half of the time for which it is kept.
 const ADDABLE: i64 = 30_000;
@@ -133,7 +133,7 @@ impl FoundLog {
         let at = now.0.cast_signed().max(self.last);
         let hits = base.saturating_add(added).saturating_sub(self.base);
         let most = MovingCount::most_entries(most, Hits::from_thousandths(hits));
-        let most = most.saturating_add(BESIDE).cast_signed();
+        let most = most.saturating_add(EXTRA_ENTRIES).cast_signed();
         let is_full = self.entries.saturating_sub(self.gone) >= most;
         let new = NewEntry {
             block: None,

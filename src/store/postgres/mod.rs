@@ -42,7 +42,7 @@ use super::contract::error::StoreError;
 use super::contract::options::StoreOptions;
 use super::contract::page::PageStep;
 use super::contract::strategy::{
-    Added, Batch, Changes, Count, Ear, Epoch, PushNews, Pushed, Shard, Strategy,
+    Added, Batch, Changes, Count, Epoch, PushNews, Pushed, Shard, Strategy, Subscription,
 };
 use super::settings::kind::Registered;
 use crate::policy::hits::Hits;
@@ -230,8 +230,8 @@ impl Strategy for Postgres {
         Some(self.listener())
     }
 
-    async fn hear(&mut self, ears: &[Ear]) -> Result<Vec<PushNews>, StoreError> {
-        self.listen(ears).await
+    async fn recv(&mut self, subscriptions: &[Subscription]) -> Result<Vec<PushNews>, StoreError> {
+        self.listen(subscriptions).await
     }
 
     /// Goes by the server's clock, and purges for all namespaces.

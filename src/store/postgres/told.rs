@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::store::contract::strategy::{Ear, Epoch, NodeId};
+use crate::store::contract::strategy::{Epoch, NodeId, Subscription};
 
 /// Notifications that nobody has looked at yet.
 #[derive(Debug, Default)]
@@ -40,17 +40,18 @@ pub(super) fn number(Epoch(epoch): Epoch, NodeId([node, _]): NodeId) -> i64 {
 
 impl Notified {
     /// Waits for news of these shards from now on. Of one that was not waited for before, there may be some.
-    pub(super) fn watch(&self, ears: &[Ear]) {
+    pub(super) fn watch(&self, subscriptions: &[Subscription]) {
         let mut watched = self.watched();
-        let is_changed = |ear: &Ear| {
+        let is_changed = |subscription: &Subscription| {
             let mut shards = watched.shards.iter();
-            let known = shards.find(|it| (it.epoch, it.node) == (ear.epoch, ear.node));
+            let known =
+                shards.find(|it| (it.epoch, it.node) == (subscription.epoch, subscription.node));
             known.is_none_or(|known| known.is_changed)
         };
-        let shards = ears.iter().map(|ear| WatchedShard {
-            epoch: ear.epoch,
-            node: ear.node,
-            is_changed: is_changed(ear),
+        let shards = subscriptions.iter().map(|subscription| WatchedShard {
+            epoch: subscription.epoch,
+            node: subscription.node,
+            is_changed: is_changed(subscription),
         });
         watched.shards = shards.collect();
     }
@@ -93,10 +94,10 @@ impl Notified {
     }
 
     /// Whether this shard was changed; from now on, it was not.
-    pub(super) fn take(&self, ear: &Ear) -> bool {
+    pub(super) fn take(&self, subscription: &Subscription) -> bool {
         let mut watched = self.watched();
         let mut shards = watched.shards.iter_mut();
-        let shard = shards.find(|it| it.epoch == ear.epoch);
+        let shard = shards.find(|it| it.epoch == subscription.epoch);
         shard.is_some_and(|shard| core::mem::take(&mut shard.is_changed))
     }
 
@@ -114,8 +115,8 @@ mod tests {
     use crate::store::contract::strategy::Position;
     use crate::testing::conformance::shard;
 
-    fn ear(epoch: u64) -> Ear {
-        Ear {
+    fn subscription(epoch: u64) -> Subscription {
+        Subscription {
             shard: shard("api"),
             epoch: Epoch(NonZeroU64::new(epoch).unwrap()),
             after: Position([6, epoch]),
@@ -125,19 +126,21 @@ mod tests {
 
     #[test]
     fn only_what_others_tell_of_a_watched_shard_is_news() {
-        let (one, other) = (ear(u64::MAX), ear(0x1234_5678_9abc_def0));
+        let (one, other) = (subscription(u64::MAX), subscription(0x1234_5678_9abc_def0));
         let told = Notified::default();
         told.watch(&[one.clone(), other.clone()]);
         let take = || [told.take(&one), told.take(&other)];
         // Before they were watched, they may have been changed.
         assert_eq!(take(), [true, true]);
-        let of = |ear: &Ear, node| number(ear.epoch, NodeId([node, 0])).to_string();
+        let of = |subscription: &Subscription, node| {
+            number(subscription.epoch, NodeId([node, 0])).to_string()
+        };
         for (payload, expected) in [
             (of(&one, 9), [true, false]),
             (of(&other, 9), [false, true]),
             // Its own, or of another epoch.
             (of(&one, 7), [false, false]),
-            (of(&ear(1), 9), [false, false]),
+            (of(&subscription(1), 9), [false, false]),
             // Somebody else's.
             (String::new(), [false, false]),
             ("hello".into(), [false, false]),

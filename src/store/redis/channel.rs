@@ -9,10 +9,10 @@ use redis::{Cmd, Value};
 
 use super::answer::RedisAnswer;
 use super::key::{self, WindowName, parse_position};
-use super::{Redis, Way};
+use super::{Redis, Transport};
 use crate::policy::hits::Hits;
 use crate::store::contract::error::StoreError;
-use crate::store::contract::strategy::{Count, Ear, NodeId, PushNews};
+use crate::store::contract::strategy::{Count, NodeId, PushNews, Subscription};
 
 /// Longest wait of a read for news.
 const WAIT: Duration = Duration::from_secs(1);
@@ -23,17 +23,22 @@ impl Redis {
     /// One with connections of its own, on which an exchange may take so much longer.
     pub(super) fn listener(&self) -> Redis {
         self.over(match &self.way {
-            Way::One(link) => Way::One(Box::new(link.patient(WAIT))),
-            Way::Cluster(cluster) => Way::Cluster(cluster.patient(WAIT)),
+            Transport::One(link) => Transport::One(Box::new(link.with_longer_timeout(WAIT))),
+            Transport::Cluster(cluster) => Transport::Cluster(cluster.with_longer_timeout(WAIT)),
         })
     }
 
     /// Waits for news of these shards.
-    pub(super) async fn listen(&mut self, ears: &[Ear]) -> Result<Vec<PushNews>, StoreError> {
-        let Some(first) = ears.first() else {
+    pub(super) async fn listen(
+        &mut self,
+        subscriptions: &[Subscription],
+    ) -> Result<Vec<PushNews>, StoreError> {
+        let Some(first) = subscriptions.first() else {
             return Ok(Vec::new());
         };
-        let stream = |ear: &Ear| key::news(&self.shard_key(&ear.shard), ear.epoch);
+        let stream = |subscription: &Subscription| {
+            key::news(&self.shard_key(&subscription.shard), subscription.epoch)
+        };
         let mut read = Cmd::new();
         read.arg("XREAD")
             .arg("COUNT")
@@ -41,18 +46,18 @@ impl Redis {
             .arg("BLOCK")
             .arg(super::millis(WAIT))
             .arg("STREAMS")
-            .arg(ears.iter().map(stream).collect::<Vec<_>>());
-        for ear in ears {
-            read.arg(key::position(ear.after));
+            .arg(subscriptions.iter().map(stream).collect::<Vec<_>>());
+        for subscription in subscriptions {
+            read.arg(key::position(subscription.after));
         }
-        let streams: Vec<String> = ears.iter().map(stream).collect();
+        let streams: Vec<String> = subscriptions.iter().map(stream).collect();
         let shard = self.shard_key(&first.shard);
         let answer = self.way.call(&shard, &read.into()).await?;
-        if let Way::Cluster(cluster) = &self.way {
+        if let Transport::Cluster(cluster) = &self.way {
             // Which node has the shard is known now.
             cluster.close_others();
         }
-        let news = RedisAnswer(answer).news(&streams, ears);
+        let news = RedisAnswer(answer).news(&streams, subscriptions);
         news.ok_or_else(|| self.way.misunderstood("XREAD"))
     }
 }
@@ -60,7 +65,7 @@ impl Redis {
 impl RedisAnswer {
     /// Parses an answer of `XREAD` from these streams. An entry that makes no sense is left out:
     /// the next exchange tells its changes.
-    fn news(self, streams: &[String], ears: &[Ear]) -> Option<Vec<PushNews>> {
+    fn news(self, streams: &[String], subscriptions: &[Subscription]) -> Option<Vec<PushNews>> {
         if self.0 == Value::Nil {
             return Some(Vec::new());
         }
@@ -69,20 +74,20 @@ impl RedisAnswer {
             let [name, entries] = <[Value; 2]>::try_from(RedisAnswer(of_stream).list()?).ok()?;
             let name = RedisAnswer(name).text()?;
             let place = streams.iter().position(|stream| *stream == name)?;
-            let ear = ears.get(place)?;
+            let subscription = subscriptions.get(place)?;
             let entries = RedisAnswer(entries).list()?.into_iter();
-            news.extend(entries.filter_map(|entry| RedisAnswer(entry).entry(ear)));
+            news.extend(entries.filter_map(|entry| RedisAnswer(entry).entry(subscription)));
         }
         Some(news)
     }
 
     /// An entry of a stream of news.
-    fn entry(self, ear: &Ear) -> Option<PushNews> {
+    fn entry(self, subscription: &Subscription) -> Option<PushNews> {
         let [id, fields] = <[Value; 2]>::try_from(self.list()?).ok()?;
         let [_, node, _, totals] = <[Value; 4]>::try_from(RedisAnswer(fields).list()?).ok()?;
         Some(PushNews {
-            shard: ear.shard.clone(),
-            epoch: ear.epoch,
+            shard: subscription.shard.clone(),
+            epoch: subscription.epoch,
             node: node_id(&RedisAnswer(node).text()?)?,
             position: parse_position(&RedisAnswer(id).text()?)?,
             counts: totals_of(&RedisAnswer(totals).bytes()?)?,

@@ -85,9 +85,9 @@ impl Cluster {
 
     /// Another one to the same cluster, with connections of its own, on which an exchange may take so much
     /// longer.
-    pub(super) fn patient(&self, longer: Duration) -> Cluster {
+    pub(super) fn with_longer_timeout(&self, longer: Duration) -> Cluster {
         Cluster {
-            known: Rc::new(RefCell::new(self.known.borrow().patient(longer))),
+            known: Rc::new(RefCell::new(self.known.borrow().with_longer_timeout(longer))),
             last: (self.last.0.clone(), 0),
             version: None,
         }
@@ -140,7 +140,7 @@ impl Cluster {
             let error = match self.call_node(&node, call, is_asking).await {
                 Ok(answer) => {
                     if !is_asking {
-                        self.known.borrow_mut().note_place(shard, &node.address);
+                        self.known.borrow_mut().record_place(shard, &node.address);
                     }
                     return Ok(answer);
                 }
@@ -265,10 +265,10 @@ impl Known {
     }
 
     /// Returns the same seed nodes with a longer time for an exchange.
-    fn patient(&self, longer: Duration) -> Known {
+    fn with_longer_timeout(&self, longer: Duration) -> Known {
         let seeds = self.nodes.iter().take(self.seeds);
         let seeds = seeds.map(|node| &node.address);
-        Known::of(seeds, self.connector.patient(longer), self.pause)
+        Known::of(seeds, self.connector.with_longer_timeout(longer), self.pause)
     }
 
     /// The node with this address.
@@ -312,7 +312,7 @@ impl Known {
         Some(other)
     }
 
-    fn note_place(&mut self, shard: &str, address: &ServerAddress) {
+    fn record_place(&mut self, shard: &str, address: &ServerAddress) {
         if self.places.get(shard) != Some(address) {
             self.places.insert(shard.into(), address.clone());
             self.forget_nodes();

@@ -71,14 +71,14 @@ impl RedisLink {
 
     /// Another one to the same servers, with a connection of its own, on which an exchange may take so
     /// much longer.
-    pub(super) fn patient(&self, longer: Duration) -> RedisLink {
+    pub(super) fn with_longer_timeout(&self, longer: Duration) -> RedisLink {
         RedisLink {
             source: self.source.clone(),
             server: self.server.clone(),
             current: Current::none(),
             connection: 0,
             version: None,
-            connector: self.connector.patient(longer),
+            connector: self.connector.with_longer_timeout(longer),
         }
     }
 
@@ -173,7 +173,7 @@ impl RedisLink {
         self.server = server;
         self.connection = connection.number();
         self.version = connection.version().cloned();
-        self.current.note_made(&self.server, self.version.as_ref());
+        self.current.record_made(&self.server, self.version.as_ref());
         Ok(connection)
     }
 

@@ -84,8 +84,8 @@ impl Connector {
     }
 
     /// Returns a connector with a longer time for an exchange.
-    pub(super) fn patient(&self, longer: Duration) -> Connector {
-        Connector { access: self.access.patient(longer), ..*self }
+    pub(super) fn with_longer_timeout(&self, longer: Duration) -> Connector {
+        Connector { access: self.access.with_longer_timeout(longer), ..*self }
     }
 
     /// Connects to a server that is ready then. A failure is none after which anything was applied.

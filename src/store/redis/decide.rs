@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use redis::{Cmd, Value};
 
 use super::answer::RedisAnswer;
-use super::{Redis, Way, key};
+use super::{Redis, Transport, key};
 use crate::policy::algorithm::{LevelKind, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::reserve::Witness;
@@ -88,7 +88,7 @@ impl Decider for Redis {
         proposed: Epoch,
         questions: &[Question],
     ) -> Result<Decided, StoreError> {
-        let unsupported = |way: &Way, what| StoreError {
+        let unsupported = |way: &Transport, what| StoreError {
             failure: Failure::Unsupported(what),
             ..way.misunderstood("")
         };
@@ -103,7 +103,7 @@ impl Decider for Redis {
         }
         let shards = asked.shards.iter();
         let shards: Vec<_> = shards.map(|it| key::shard(&self.prefix, it)).collect();
-        if let (Way::Cluster(_), [_, _, ..]) = (&self.way, &*shards) {
+        if let (Transport::Cluster(_), [_, _, ..]) = (&self.way, &*shards) {
             let what = "questions about several shards of a Redis Cluster at once";
             return Err(unsupported(&self.way, what));
         }
@@ -310,7 +310,7 @@ impl<'q> DecideArguments<'q> {
                 stored.ask(question, number, is_charged, now);
                 let mut count = *stored;
                 if count.obstacle(question, number).is_some() {
-                    count.note_obstacle(counter.size, obstacles.next()??, now);
+                    count.record_obstacle(counter.size, obstacles.next()??, now);
                 }
                 of_question.push(count.reading(counter, now));
             }

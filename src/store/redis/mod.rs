@@ -39,7 +39,8 @@ use super::contract::error::{Failure, StoreError};
 use super::contract::options::StoreOptions;
 use super::contract::page::PageStep;
 use super::contract::strategy::{
-    Added, Batch, Changes, Count, Diff, Ear, Epoch, NODE_LIFE, PushNews, Pushed, Shard, Strategy,
+    Added, Batch, Changes, Count, Diff, Epoch, NODE_LIFE, PushNews, Pushed, Shard, Strategy,
+    Subscription,
 };
 use super::settings::kind::{KindOptions as _, Registered};
 use crate::policy::hits::Hits;
@@ -60,7 +61,7 @@ const DECIDE: &str = concat!(
 /// A Redis of one server, or of several of which only one can be written to, or a cluster.
 #[derive(Debug)]
 pub struct Redis {
-    way: Way,
+    way: Transport,
     shards: u16,
     /// Number of living nodes.
     nodes: Option<u64>,
@@ -82,7 +83,7 @@ pub struct Redis {
 
 /// The way to the servers that have the counts.
 #[derive(Debug)]
-enum Way {
+enum Transport {
     One(Box<RedisLink>),
     Cluster(Cluster),
 }
@@ -111,9 +112,9 @@ impl Strategy for Redis {
         let script = |name, code| Script::new(name, code, layout);
         Redis {
             way: match own.topology {
-                Topology::Cluster => Way::Cluster(Cluster::new(options)),
+                Topology::Cluster => Transport::Cluster(Cluster::new(options)),
                 Topology::Single | Topology::Sentinel { .. } => {
-                    Way::One(Box::new(RedisLink::new(options, own)))
+                    Transport::One(Box::new(RedisLink::new(options, own)))
                 }
             },
             shards: own.shards(),
@@ -135,10 +136,10 @@ impl Strategy for Redis {
     /// Returns a client that shares the connections, if the store is a cluster: one to each of its
     /// nodes.
     fn share(&self) -> Option<Redis> {
-        let Way::Cluster(cluster) = &self.way else {
+        let Transport::Cluster(cluster) = &self.way else {
             return None;
         };
-        Some(self.over(Way::Cluster(cluster.clone())))
+        Some(self.over(Transport::Cluster(cluster.clone())))
     }
 
     fn connects(&self) -> u64 {
@@ -147,8 +148,8 @@ impl Strategy for Redis {
 
     fn server(&self) -> Option<String> {
         match &self.way {
-            Way::One(link) => link.described(),
-            Way::Cluster(cluster) => cluster.described(),
+            Transport::One(link) => link.described(),
+            Transport::Cluster(cluster) => cluster.described(),
         }
     }
 
@@ -293,14 +294,14 @@ impl Strategy for Redis {
         Some(self.listener())
     }
 
-    async fn hear(&mut self, ears: &[Ear]) -> Result<Vec<PushNews>, StoreError> {
-        self.listen(ears).await
+    async fn recv(&mut self, subscriptions: &[Subscription]) -> Result<Vec<PushNews>, StoreError> {
+        self.listen(subscriptions).await
     }
 }
 
 impl Redis {
     /// Returns a client over another transport.
-    fn over(&self, way: Way) -> Redis {
+    fn over(&self, way: Transport) -> Redis {
         Redis {
             way,
             shards: self.shards,
@@ -343,12 +344,12 @@ impl Redis {
     }
 }
 
-impl Way {
+impl Transport {
     /// Makes a call to the server that has the shard with this key.
     async fn call(&mut self, shard: &str, call: &RedisCall<'_>) -> Result<Value, StoreError> {
         match self {
-            Way::One(link) => link.call(call, None).await,
-            Way::Cluster(cluster) => cluster.call(shard, call).await,
+            Transport::One(link) => link.call(call, None).await,
+            Transport::Cluster(cluster) => cluster.call(shard, call).await,
         }
     }
 
@@ -368,23 +369,23 @@ impl Way {
     /// Returns the number of connections made so far.
     fn connects(&self) -> u64 {
         match self {
-            Way::One(link) => link.connects(),
-            Way::Cluster(cluster) => cluster.connects(),
+            Transport::One(link) => link.connects(),
+            Transport::Cluster(cluster) => cluster.connects(),
         }
     }
 
     /// The number of the connection that was used last.
     fn connection(&self) -> u64 {
         match self {
-            Way::One(link) => link.connection(),
-            Way::Cluster(cluster) => cluster.connection(),
+            Transport::One(link) => link.connection(),
+            Transport::Cluster(cluster) => cluster.connection(),
         }
     }
 
     fn misunderstood(&self, what: &str) -> StoreError {
         match self {
-            Way::One(link) => link.misunderstood(what),
-            Way::Cluster(cluster) => cluster.misunderstood(what),
+            Transport::One(link) => link.misunderstood(what),
+            Transport::Cluster(cluster) => cluster.misunderstood(what),
         }
     }
 }

@@ -72,7 +72,7 @@ impl CountedRateWords {
 
 impl CounterTable<'_> {
     /// Notes that callers count in windows of this size in a namespace.
-    pub fn note_counted_size(&self, namespace: NamespaceIndex, size: WindowSize) {
+    pub fn record_counted_size(&self, namespace: NamespaceIndex, size: WindowSize) {
         let SizeWord(word) = SizeWord::new(namespace, size);
         for place in self.parts.counted_sizes {
             let found = match place.load(Acquire) {
@@ -86,7 +86,7 @@ impl CounterTable<'_> {
     }
 
     /// Notes that keys are counted at this rate in a namespace.
-    pub fn note_counted_rate(&self, namespace: NamespaceIndex, rate: CountedRate) {
+    pub fn record_counted_rate(&self, namespace: NamespaceIndex, rate: CountedRate) {
         let hits = rate.hits.thousandths().unsigned_abs();
         let size = SizeWord::new(namespace, rate.size);
         if hits > 0 {
@@ -145,12 +145,12 @@ mod tests {
         let size = |millis| WindowSize::from_millis(millis).unwrap();
         let sizes = [1000, WindowSize::MAX_MILLIS].map(size);
         for size in sizes.iter().chain(&sizes) {
-            table.note_counted_size(a, *size);
+            table.record_counted_size(a, *size);
         }
         assert_eq!(table.counted_sizes(a), sizes);
         assert_eq!(table.counted_sizes(b), []);
         for millis in 1..100 {
-            table.note_counted_size(b, size(millis));
+            table.record_counted_size(b, size(millis));
         }
         assert_eq!(table.counted_sizes(b).len(), COUNTED_SIZES - sizes.len());
         table.forget_counted_sizes(b);
@@ -169,11 +169,11 @@ mod tests {
         };
         let rates = [rate(5, 1000), rate(5, 60_000), rate(7, 1000)];
         for rate in rates.iter().chain(&rates).chain(&[rate(0, 1000)]) {
-            table.note_counted_rate(a, *rate);
+            table.record_counted_rate(a, *rate);
         }
         assert_eq!(table.counted_rates(a), rates);
         assert_eq!(table.counted_rates(b), []);
-        (1..100).for_each(|whole| table.note_counted_rate(b, rate(whole, 1000)));
+        (1..100).for_each(|whole| table.record_counted_rate(b, rate(whole, 1000)));
         assert_eq!(table.counted_rates(b).len(), 64 - rates.len());
         table.forget_counted_sizes(b);
         assert_eq!(table.counted_rates(b), []);

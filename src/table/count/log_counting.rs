@@ -19,7 +19,7 @@ use crate::table::zone::counter_table::CounterTable;
 const PATIENCE: u32 = if cfg!(loom) { 50 } else { 100_000 };
 
 /// Entries that are kept beside those of a limit: the base.
-const BESIDE: usize = 2;
+const EXTRA_ENTRIES: usize = 2;
 
 /// A log, as a window sees it.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ fn most_entries(limit: Hits, hits: u64) -> usize {
     let entries = MovingCount::most_entries(limit, to_hits(hits));
     // In blocks that lead back, there is a word that is none.
     let entries = usize::try_from(entries.saturating_add(entries / 64));
-    entries.unwrap_or(1).saturating_add(BESIDE)
+    entries.unwrap_or(1).saturating_add(EXTRA_ENTRIES)
 }
 
 fn to_hits(thousandths: u64) -> Hits {

@@ -40,7 +40,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Notes that a key was set to zero in its store.
-    pub fn note_reset(&self) {
+    pub fn record_reset(&self) {
         // Release: who sees it asks the store anew, after that.
         self.parts.resets.fetch_add(1, Release);
     }

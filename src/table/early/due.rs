@@ -92,7 +92,7 @@ impl CounterTable<'_> {
     }
 
     /// Notes that more counters of a namespace are due than there are cells for.
-    pub(super) fn note_crowd(&self, namespace: NamespaceIndex) {
+    pub(super) fn record_crowd(&self, namespace: NamespaceIndex) {
         if let Some(entry) = self.entry(namespace) {
             entry.early.fetch_or(EarlyWord::CROWD, AcqRel);
             fail_point!("early.crowded");
@@ -123,7 +123,7 @@ impl SyncState<'_> {
     }
 
     /// Notes that this worker has synced.
-    pub fn note_worker(&self, worker: u16) {
+    pub fn record_worker(&self, worker: u16) {
         let by = EarlyWord::begun_by(worker).0;
         let noted = |word| Some(word & !EarlyWord::WORKER | by);
         // Cannot fail.

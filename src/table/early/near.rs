@@ -139,7 +139,7 @@ impl<'m> CounterTable<'m> {
         let placed = self.place(occupant, limit, is_due);
         if is_due {
             if placed == Placed::NoRoom {
-                self.note_crowd(counter.namespace);
+                self.record_crowd(counter.namespace);
             }
             self.ring(counter.namespace, clock.now());
         }

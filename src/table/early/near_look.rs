@@ -1,5 +1,5 @@
 //! Counters near their limits, of stores without a channel: how fast they grow says when the store is asked what others
-//! have pushed ([`LookTimes`](crate::engine::LookTimes)).
+//! have pushed ([`PollSchedule`](crate::engine::PollSchedule)).
 
 use super::near::by_group;
 use crate::policy::algorithm::Algorithm;

@@ -45,7 +45,7 @@ pub struct WindowChange {
 impl<'m> CounterTable<'m> {
     /// Takes the changes of one group (at most 64 counters) that are of `part`, such as a namespace:
     /// each is passed to `visit`, and will not be found again unless it changes again, or
-    /// `note_again` is called with it.
+    /// `record_again` is called with it.
     ///
     /// Windows that do not matter at `now` are left out.
     pub fn take_changes<'p>(
@@ -105,7 +105,7 @@ impl<'m> CounterTable<'m> {
                 if part.has(change.namespace, &change.key) {
                     visit(change);
                 } else {
-                    self.note_again(change.counter);
+                    self.record_again(change.counter);
                 }
             }
         }
@@ -127,7 +127,7 @@ impl<'m> CounterTable<'m> {
     ) -> Result<(), LeaseLost> {
         self.for_each_synced(slots, part.into(), |occupant| {
             self.hand_over(occupant, is_held)?;
-            self.note_unsent(occupant, now);
+            self.record_unsent(occupant, now);
             Ok(())
         })
     }
@@ -147,13 +147,13 @@ impl<'m> CounterTable<'m> {
     ) -> Result<(), LeaseLost> {
         self.for_each_synced(slots, part.into(), |occupant| {
             self.forget(occupant, is_held)?;
-            self.note_unsent(occupant, now);
+            self.record_unsent(occupant, now);
             Ok(())
         })
     }
 
     /// Makes what the store has not of the counter in `occupant` be found, if there is any.
-    fn note_unsent(&self, occupant: Occupant<'m>, now: UnixMillis) {
+    fn record_unsent(&self, occupant: Occupant<'m>, now: UnixMillis) {
         if self.has_unsent(occupant, now) {
             self.set_dirty_bit(self.index_of(occupant.slot));
         }
@@ -224,7 +224,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Makes a change be found again.
-    pub fn note_again(&self, counter: CounterRef) {
+    pub fn record_again(&self, counter: CounterRef) {
         self.set_dirty_bit(counter.index as usize);
     }
 
@@ -245,7 +245,7 @@ impl<'m> CounterTable<'m> {
         if let Some(occupant) = self.occupant_of(counter)
             && self.set_pushed(occupant, number, pushed, is_held)?
         {
-            self.note_alone(occupant, number);
+            self.record_alone(occupant, number);
         }
         Ok(())
     }

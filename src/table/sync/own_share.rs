@@ -129,7 +129,7 @@ impl<'m> CounterTable<'m> {
 
     /// Notes that others have counted nothing in a window of which a push was acknowledged, if nothing is known of
     /// them.
-    pub(super) fn note_alone(&self, occupant: Occupant<'m>, number: u64) {
+    pub(super) fn record_alone(&self, occupant: Occupant<'m>, number: u64) {
         let (remote, _) = occupant.slot.remote_columns(number);
         let generation = occupant.meta.generation();
         let (old, stamp) = (load(remote), Stamp::new(number, generation));

@@ -137,7 +137,7 @@ impl<'m> Lease<'m> {
 
     /// Notes that the store has lost what it had charged ahead, where that was `before`.
     pub fn lose_grants(&self, before: Grants) {
-        self.state.note_grants(before, Grants::Lost);
+        self.state.record_grants(before, Grants::Lost);
     }
 
     /// Whether this node was in the epoch before, and left it, or was about to. The store may have some

@@ -109,7 +109,7 @@ impl<'m> StoreState<'m> {
     }
 
     /// Notes whether the store's clock is far from this node's. Returns whether that is news.
-    pub fn note_clock(&self, is_off: bool) -> bool {
+    pub fn record_clock(&self, is_off: bool) -> bool {
         let noted = self.update(|StoreWord(word)| {
             StoreWord(match is_off {
                 true => word | IS_OFF,
@@ -175,8 +175,8 @@ mod tests {
         use StoreTransition::{Back, Connected, Lost, Unreached};
         assert_eq!(told, [Unreached, Connected, Lost, Back]);
         assert_eq!(state.is_up(), Some(true));
-        assert!(!state.note_clock(false));
-        assert!(state.note_clock(true) && !state.note_clock(true) && state.note_clock(false));
+        assert!(!state.record_clock(false));
+        assert!(state.record_clock(true) && !state.record_clock(true) && state.record_clock(false));
     }
 
     #[test]

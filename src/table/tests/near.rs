@@ -27,7 +27,7 @@ impl Near {
         let states = table.sync_states(fixture.counter.namespace(), 1);
         let state = states.unwrap().remove(0);
         if nodes > 0 {
-            state.note_nodes(nodes);
+            state.record_nodes(nodes);
         }
         let counter = fixture.counter.synced(true).pushed_early(share);
         Near { fixture: Fixture { counter, ..fixture }, state, share }
@@ -255,7 +255,7 @@ fn the_worker_that_synced_last_is_woken_once_and_another_if_it_does_not_come() {
     assert!(hit_at(b"b", 103).is_empty());
     near.state.begin_early(3);
     near.take_due();
-    near.state.note_worker(4);
+    near.state.record_worker(4);
     assert_eq!(hit_at(b"a", 104), [4]);
     // The clock was set back.
     near.fixture.clock.set(T - 10_000);

@@ -18,7 +18,7 @@ fn two_keys_near_their_limits()
     // They have their places, and their names: with this limit, none is due yet.
     hit(1, 1_000_000);
     hit(2, 1_000_000);
-    state.note_nodes(1);
+    state.record_nodes(1);
     let hits = [(1, 4000), (2, 5000)].map(|(number, limit)| move || hit(number, limit));
     (table, hits, state)
 }
@@ -51,7 +51,7 @@ fn what_comes_to_be_due_is_taken_or_rung_for() {
 fn it_is_rung_for_what_comes_to_be_due_while_a_worker_notes_that_it_has_synced() {
     explore(3, || {
         let (_, [one, _], state) = two_keys_near_their_limits();
-        both(one, move || state.note_worker(1));
+        both(one, move || state.record_worker(1));
         assert!(state.is_rung());
     });
 }

@@ -24,7 +24,7 @@ impl Alone {
         let namespace = fixture.counter.namespace();
         let states = fixture.shared.table.sync_states(namespace, 1);
         let state = states.unwrap().remove(0);
-        state.note_nodes(nodes);
+        state.record_nodes(nodes);
         let counter = fixture.counter.synced(true);
         let fixture = Fixture { counter, ..fixture };
         let alone = Alone { fixture, state };

@@ -78,7 +78,7 @@ impl Fixture {
                     let diff = window.local.minus(window.pushed);
                     (window.number, diff.whole())
                 }));
-                table.note_again(change.counter);
+                table.record_again(change.counter);
             });
         }
         diffs

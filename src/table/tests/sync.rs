@@ -83,7 +83,7 @@ fn a_change_is_taken_once_until_there_is_another() {
     let again = fixture.take();
     assert_eq!(again.len(), 1);
     assert_eq!(again[0].windows[0].local, hits(2));
-    fixture.shared.table.note_again(changes[0].counter);
+    fixture.shared.table.record_again(changes[0].counter);
     assert_eq!(fixture.take().len(), 1);
 }
 
@@ -97,13 +97,13 @@ fn what_the_store_has_is_not_a_change() {
     for _ in 0..2 {
         table.advance_pushed(change.counter, number, (hits(0), hits(3)), HELD).unwrap();
     }
-    table.note_again(change.counter);
+    table.record_again(change.counter);
     let left = fixture.take().remove(0).windows[0];
     assert_eq!((left.local, left.pushed), (hits(5), hits(3)));
     // An answer that comes late changes nothing.
     table.advance_pushed(change.counter, number, (hits(0), hits(2)), HELD).unwrap();
     table.advance_pushed(change.counter, number, (hits(3), hits(5)), HELD).unwrap();
-    table.note_again(change.counter);
+    table.record_again(change.counter);
     assert_eq!(fixture.take(), []);
     // Given back after it was pushed: the diff is negative.
     let admission = Admission::Unconditional;
@@ -125,7 +125,7 @@ fn a_process_that_is_stopped_drops_no_name_that_came_later() {
         let (table, key) = (&fixture.shared.table, format!("{n}"));
         fixture.add(key.as_bytes(), 5);
         let reference = fixture.take().remove(0).counter;
-        table.note_again(reference);
+        table.record_again(reference);
         let occupant = table.find(fixture.counter.identity(table.key(key.as_bytes()))).unwrap();
         let (first, meta) = table.first_part(occupant).unwrap();
         first.replace_meta(meta, Meta::free(meta.generation().next())).ok().unwrap();
@@ -134,7 +134,7 @@ fn a_process_that_is_stopped_drops_no_name_that_came_later() {
             assert_eq!(fixture.take(), []);
         });
         assert!(process.wait_for_stop());
-        fixture.shared.table.note_again(reference);
+        fixture.shared.table.record_again(reference);
         assert_eq!(fixture.take(), [], "it has no name");
         fixture.add(key.as_bytes(), 1);
         let change = fixture.take().remove(0);
@@ -671,7 +671,7 @@ fn a_node_with_another_identity_sends_the_sealed_batch_as_its_first() {
     one.acknowledge(1, UnixMillis(0)).unwrap();
     one.seal(&records, 8).unwrap();
     let first = table.node();
-    assert!(!table.note_identity());
+    assert!(!table.record_identity());
 
     one.take_identity(table, 77).unwrap();
     let second = table.node();
@@ -680,13 +680,13 @@ fn a_node_with_another_identity_sends_the_sealed_batch_as_its_first() {
     assert_eq!(one.acknowledged(), BatchName::default());
     assert_eq!(one.sealed(table).unwrap().0.number, 1);
     assert_eq!(one.sealed(table).unwrap().1, records);
-    assert_eq!([table.note_identity(), table.note_identity()], [true, false]);
+    assert_eq!([table.record_identity(), table.record_identity()], [true, false]);
     // The other sync noticed later.
     two.take_identity(table, 78).unwrap();
     assert_eq!((table.node(), two.node(table)), (second, second));
     two.take_identity(table, 79).unwrap();
     assert_ne!(two.node(table), second);
-    assert!(table.note_identity());
+    assert!(table.record_identity());
 }
 
 #[test]

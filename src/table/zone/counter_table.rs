@@ -237,7 +237,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Notes, as this worker, that its event loop was held for so many nanoseconds.
-    pub fn note_hold(&self, nanos: u64) {
+    pub fn record_hold(&self, nanos: u64) {
         if let Some(line) = self.parts.zone_lines.get(self.worker.load(Relaxed)) {
             line.held(nanos);
         }

@@ -114,12 +114,12 @@ impl<'m> Lease<'m> {
     }
 
     /// Notes which process has the lease, for [`SyncState::stats`].
-    pub fn note_holder(&self, process: u32) {
+    pub fn record_holder(&self, process: u32) {
         self.state.line.held_by(process);
     }
 
     /// Notes that a sync that began at `start` has ended well.
-    pub fn note_synced(&self, start: MonotonicMillis) {
+    pub fn record_synced(&self, start: MonotonicMillis) {
         // If the lease is lost, another worker notes it.
         let _ = self.replace(&self.state.slot.synced, |_| start.0);
     }

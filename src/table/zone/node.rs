@@ -36,7 +36,7 @@ impl<'m> CounterTable<'m> {
 
     /// Notes that the node's present identity is logged; returns whether it was not yet, by any worker: then
     /// this one has to log it.
-    pub fn note_identity(&self) -> bool {
+    pub fn record_identity(&self) -> bool {
         let note = |word| {
             let word = IdentityWord(word);
             let is_new = word.present() != word.logged();

@@ -47,7 +47,7 @@ impl<'m> SyncState<'m> {
 
     /// Notes what the store has charged ahead, where that was `before`, and not something else by now: whoever was
     /// stopped changes nothing.
-    pub fn note_grants(&self, before: Grants, grants: Grants) {
+    pub fn record_grants(&self, before: Grants, grants: Grants) {
         let (before, grants) = (ModeWord::pushing(before).0, ModeWord::pushing(grants).0);
         // AcqRel: who reads it sees nothing that was granted after it.
         let noted = self.slot.mode.compare_exchange(before, grants, AcqRel, Relaxed);
@@ -77,7 +77,7 @@ impl<'m> SyncState<'m> {
     }
 
     /// Notes how many nodes live that share the store, for the namespace.
-    pub fn note_nodes(&self, nodes: u64) {
+    pub fn record_nodes(&self, nodes: u64) {
         let nodes = nodes.clamp(1, MAX_NODES);
         // Above that is what `own_share` notes.
         let noted = |word: u64| Some(word & !u64::from(u32::MAX) | nodes);

@@ -1,12 +1,12 @@
 //! News of others' pushes as they happen, from a store that has a channel.
 
 use super::*;
-use crate::store::contract::strategy::{Ear, PushNews};
+use crate::store::contract::strategy::{PushNews, Subscription};
 
 /// A listener to the shard of a node, from the node's position on.
 pub(crate) struct Listener<S> {
     pub(crate) store: S,
-    pub(crate) ears: Vec<Ear>,
+    pub(crate) subscriptions: Vec<Subscription>,
 }
 
 /// Longest wait for news.
@@ -14,23 +14,26 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 impl<S: Strategy> Listener<S> {
     pub(crate) fn of(node: &Node<S>) -> Listener<S> {
-        let ear = Ear {
+        let subscription = Subscription {
             shard: node.shard.clone(),
             epoch: node.epoch,
             after: node.position.expect("a position"),
             // One that pushes nothing.
             node: new_node(),
         };
-        Listener { store: node.store.channel().expect("a channel"), ears: vec![ear] }
+        Listener {
+            store: node.store.channel().expect("a channel"),
+            subscriptions: vec![subscription],
+        }
     }
 
     /// Waits until it hears what a node pushes.
     async fn listens_to(&mut self, node: &mut Node<S>) {
-        futures_util::future::join(self.hear(1), tell(node, vec![hits("listens", 1)])).await;
+        futures_util::future::join(self.recv(1), tell(node, vec![hits("listens", 1)])).await;
     }
 
     /// The next that is heard, each news once, in turn from the first on: `number` of them.
-    pub(crate) async fn hear(&mut self, number: usize) -> Vec<PushNews> {
+    pub(crate) async fn recv(&mut self, number: usize) -> Vec<PushNews> {
         let heard = self.hear_at_least(number).await;
         assert_eq!(heard.len(), number, "{heard:?}");
         heard
@@ -50,24 +53,28 @@ impl<S: Strategy> Listener<S> {
 
     async fn hear_at_least(&mut self, number: usize) -> Vec<PushNews> {
         let mut heard: Vec<PushNews> = Vec::new();
-        let hearing = async {
+        let subscriber = async {
             while heard.len() < number {
-                let Ok(all) = self.store.hear(&self.ears).await else {
+                let Ok(all) = self.store.recv(&self.subscriptions).await else {
                     // Such as a connection that has ended, and is made again.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
                 };
                 for news in all {
-                    let ear = self.ears.iter_mut().find(|ear| ear.is_of(&news)).unwrap();
+                    let subscription = self
+                        .subscriptions
+                        .iter_mut()
+                        .find(|subscription| subscription.is_of(&news))
+                        .unwrap();
                     // Some may come twice.
-                    if news.position.is_after(ear.after) {
-                        ear.after = news.position;
+                    if news.position.is_after(subscription.after) {
+                        subscription.after = news.position;
                         heard.push(news);
                     }
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, hearing).await.expect("it is heard");
+        tokio::time::timeout(PATIENCE, subscriber).await.expect("it is heard");
         heard
     }
 }
@@ -89,7 +96,7 @@ pub async fn what_others_push_is_heard_at_once<F: LogFixture>(fixture: &F) {
     for (diff, total) in [(1, 1), (10, 11), (-3, 8)] {
         // It listens first.
         let (heard, ()) = futures_util::future::join(
-            listener.hear(1),
+            listener.recv(1),
             tell(&mut one, vec![hits("a", diff), hits("b", 1)]),
         )
         .await;
@@ -118,7 +125,7 @@ pub async fn pushes_are_heard_in_order<F: LogFixture>(fixture: &F) {
     one.fetch().await;
     two.fetch().await;
     assert_eq!(one.position, two.position);
-    assert_eq!(two.position, Some(listener.ears[0].after));
+    assert_eq!(two.position, Some(listener.subscriptions[0].after));
 }
 
 pub async fn what_was_pushed_since_a_position_is_heard<F: LogFixture>(fixture: &F) {
@@ -143,7 +150,7 @@ pub async fn what_is_no_news_has_nobody_hear<F: LogFixture>(fixture: &F) {
     let mut other = Node::join(fixture.connect(), shard("other")).await;
     let mut listener = Listener::of(&two);
     listener.listens_to(&mut one).await;
-    let hearing = async {
+    let subscriber = async {
         loop {
             // What is no news may be told with what is.
             for news in listener.hear_at_least(1).await {
@@ -154,7 +161,7 @@ pub async fn what_is_no_news_has_nobody_hear<F: LogFixture>(fixture: &F) {
             }
         }
     };
-    futures_util::future::join(hearing, async {
+    futures_util::future::join(subscriber, async {
         one.push(vec![hits("a", 1)]).await;
         tell(&mut other, vec![hits("b", 1)]).await;
         tell(&mut one, vec![hits("b", 1)]).await;
@@ -189,7 +196,7 @@ pub async fn any_keys_and_totals_are_heard<F: LogFixture>(fixture: &F) {
         thousandths(b"many", MAX_TOTAL),
         Diff { size: HOUR, ..hits("b", 5) },
     ];
-    let (heard, ()) = futures_util::future::join(listener.hear(1), tell(&mut one, diffs)).await;
+    let (heard, ()) = futures_util::future::join(listener.recv(1), tell(&mut one, diffs)).await;
     let mut counts: Vec<_> = heard[0]
         .counts
         .iter()
@@ -211,15 +218,15 @@ pub async fn the_next_epoch_is_heard<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     let mut listener = Listener::of(&two);
     let (heard, ()) =
-        futures_util::future::join(listener.hear(1), tell(&mut one, vec![hits("a", 1)])).await;
+        futures_util::future::join(listener.recv(1), tell(&mut one, vec![hits("a", 1)])).await;
     assert_eq!(heard[0].epoch, one.epoch);
     fixture.flush();
     for node in [&mut one, &mut two] {
         *node = Node::join(fixture.connect(), shard("api")).await;
     }
-    listener.ears = Listener::of(&two).ears;
+    listener.subscriptions = Listener::of(&two).subscriptions;
     let (heard, ()) =
-        futures_util::future::join(listener.hear(1), tell(&mut one, vec![hits("a", 2)])).await;
+        futures_util::future::join(listener.recv(1), tell(&mut one, vec![hits("a", 2)])).await;
     assert_eq!(heard[0].epoch, one.epoch);
     assert_eq!(totals(&heard[0].counts), pairs(&[("a", 2)]));
 }
@@ -231,16 +238,16 @@ pub async fn one_hears_of_several_namespaces<F: LogFixture>(fixture: &F) {
     if two.store.shards() > 1 {
         // It has one for each.
         let mut of_other = Listener::of(&other);
-        let hearing = futures_util::future::join(listener.hear(1), of_other.hear(1));
-        futures_util::future::join(hearing, async {
+        let subscriber = futures_util::future::join(listener.recv(1), of_other.recv(1));
+        futures_util::future::join(subscriber, async {
             tell(&mut one, vec![hits("a", 1)]).await;
             tell(&mut other, vec![hits("a", 2)]).await;
         })
         .await;
         return;
     }
-    listener.ears.extend(Listener::of(&other).ears);
-    let (mut heard, ()) = futures_util::future::join(listener.hear(2), async {
+    listener.subscriptions.extend(Listener::of(&other).subscriptions);
+    let (mut heard, ()) = futures_util::future::join(listener.recv(2), async {
         tell(&mut one, vec![hits("a", 1)]).await;
         tell(&mut other, vec![hits("a", 2)]).await;
     })

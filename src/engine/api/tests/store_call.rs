@@ -220,7 +220,7 @@ fn a_key_is_set_to_zero_in_the_store() {
             let call = CountersCall { read, algorithm, has_all_names: true };
             asked(ApiCall::Reset(call), namespace)
         };
-        namespace.note_counted(Algorithm::Bucket, size_of_rate(), hits(7));
+        namespace.record_counted(Algorithm::Bucket, size_of_rate(), hits(7));
         let mut call = reset(None);
         let (decider, question) = call.question(STORE).unwrap();
         assert_eq!(decider, 3);

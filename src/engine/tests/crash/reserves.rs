@@ -185,7 +185,7 @@ fn of_a_store_that_has_lost_what_it_had_charged_ahead() {
         cluster.count(-3);
         let state = cluster.0.nodes[0].namespace.sync_state().unwrap();
         assert_eq!(state.grants(), Grants::None);
-        state.note_grants(Grants::None, Grants::Lost);
+        state.record_grants(Grants::None, Grants::Lost);
     };
     let points = [
         "reserve.voiding",

@@ -39,7 +39,7 @@ fn a_clone_takes_another_identity_and_nothing_is_lost_or_doubled() {
             assert_eq!((node.rate(b"a"), node.rate(b"b")), (hits(115), hits(9)));
         }
         assert_eq!(store[0].borrow().epoch, epoch);
-        let have_news = [first, second].map(|node| node.shared.table.note_identity());
+        let have_news = [first, second].map(|node| node.shared.table.record_identity());
         assert_eq!(have_news, [false, true]);
     }
 }

@@ -7,7 +7,7 @@ use super::log::Store;
 use super::memory::{Fault, Kept as _};
 use super::node::{Node, cluster, cluster_with, poll};
 use super::{LIFETIME, hits, size};
-use crate::engine::{EarlyPush, LookTimes, Report, SyncError, Syncer};
+use crate::engine::{EarlyPush, PollSchedule, Report, SyncError, Syncer};
 use crate::policy::hits::Hits;
 use crate::store::contract::strategy::Shard;
 
@@ -76,7 +76,7 @@ fn the_next_look_is_by_how_fast_a_counter_grows() {
     let (a, b) = (&nodes[0], &nodes[1]);
     let lifetime = Duration::from_millis(LIFETIME);
     let syncer = Syncer::new(b.namespace, &[size()], lifetime).unwrap();
-    let mut times = LookTimes::default();
+    let mut times = PollSchedule::default();
     let mut next = || syncer.next_look(&mut times, b.time);
     assert_eq!(next(), None);
     b.ask(b"k", hits(260), hits(1000));

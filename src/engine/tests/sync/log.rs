@@ -89,7 +89,7 @@ impl Strategy for Memory<Store> {
             } else if last != batch.last() {
                 return batch.misfit(last);
             }
-            nodes = batch.lives_for.map(|life| store.note_life(batch.node, life));
+            nodes = batch.lives_for.map(|life| store.record_life(batch.node, life));
             let now = UnixMillis(store.now);
             let changes = store.changes_since(batch.node, batch.position, limit);
             Pushed::Applied { changes, now }
@@ -179,7 +179,7 @@ impl Kept for Store {
 
 impl Store {
     /// Notes for how long a node lives; returns how many do.
-    fn note_life(&mut self, node: NodeId, life: Duration) -> u64 {
+    fn record_life(&mut self, node: NodeId, life: Duration) -> u64 {
         let now = self.now;
         self.alive.insert(node, now + u64::try_from(life.as_millis()).unwrap());
         self.alive.retain(|_, until| *until > now);

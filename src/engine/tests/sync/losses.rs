@@ -98,7 +98,7 @@ fn a_node_that_was_forgotten_in_due_time_leaves_the_epoch_as_it_is() {
         assert_eq!(store[0].borrow().epoch == epoch, is_due);
         let name = (size(), (T + days * DAY) / SIZE, b"b".to_vec());
         assert_eq!(store[0].borrow().count(&name).total, hits(7));
-        assert!(!node.shared.table.note_identity());
+        assert!(!node.shared.table.record_identity());
     }
 }
 

@@ -7,12 +7,11 @@
 //!   [`rows`]: one that keeps absolute counts alone
 //! - [`node`]: nodes, and their workers
 //! - the tests: [`cycles`], [`early`], [`losses`], [`clones`], [`shards`], [`liar`], [`snapshots`], [`resets`],
-//!   [`hearing`]; [`totals`] of all at random
+//!   [`subscriber`]; [`totals`] of all at random
 
 mod clones;
 mod cycles;
 mod early;
-mod hearing;
 mod liar;
 mod log;
 mod losses;
@@ -22,6 +21,7 @@ mod resets;
 mod rows;
 mod shards;
 mod snapshots;
+mod subscriber;
 mod totals;
 
 use crate::policy::hits::hits;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::log::Store;
 use super::memory::{Fault, Kept, Memory, Shards, go_on};
 use super::{LIFETIME, T, size};
-use crate::engine::{EarlyPush, Namespace, RateLimiting, Report, Surroundings, SyncError, Syncer};
+use crate::engine::{EarlyPush, Env, Namespace, RateLimiting, Report, SyncError, Syncer};
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis};
@@ -35,7 +35,7 @@ impl Clock for Time {
     }
 }
 
-impl Surroundings for Time {
+impl Env for Time {
     fn uptime(&self) -> Duration {
         Duration::from_millis(self.monotonic.get())
     }

@@ -130,7 +130,7 @@ fn a_clone_takes_another_identity_in_a_new_epoch() {
             assert_eq!(node.rate(b"a"), hits(111));
         }
         assert_ne!(store[0].borrow().epoch, epoch);
-        let have_news = [node, &clone].map(|node| node.shared.table.note_identity());
+        let have_news = [node, &clone].map(|node| node.shared.table.record_identity());
         assert_eq!(have_news, [false, true]);
     }
 }

@@ -210,7 +210,7 @@ fn time_out(id: u64) {
         decider
     });
     if let Some((decider, overdue)) = decider.flatten() {
-        sync::note_timeout(decider, overdue);
+        sync::record_timeout(decider, overdue);
     }
     fail(id);
 }

@@ -13,8 +13,8 @@ use smallvec::smallvec;
 
 use super::{Waiting, WaitingParts};
 use crate::engine::{
-    Answered, BoundLimit, Evaluation, LimitCheck, Refusals, StoreQuestion, conclude, questions,
-    unsent_charges,
+    Answered, BoundLimit, Evaluation, LimitCheck, RejectionCache, StoreQuestion, conclude,
+    questions, unsent_charges,
 };
 use crate::nginx::conf::{Active, EvaluationError, LocationConf, RuleSet, Settings};
 use crate::nginx::event_loop::{OfEventLoop, monotonic, monotonic_millis};
@@ -33,7 +33,7 @@ use crate::table::Outcome;
 const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
 
 /// The counters that were over a limit a moment ago.
-static REFUSALS: OfEventLoop<RefCell<Option<Refusals>>> = OfEventLoop(RefCell::new(None));
+static REFUSALS: OfEventLoop<RefCell<Option<RejectionCache>>> = OfEventLoop(RefCell::new(None));
 
 /// The limits of a request, with its keys and costs, and memory for what is decided.
 pub(crate) struct RequestChecks<'r> {

@@ -1,4 +1,4 @@
-//! Refusals of a decision that rest on charges which stay.
+//! RejectionCache of a decision that rest on charges which stay.
 //!
 //! A count that a decider reads has charges of other deciders in it that they may take back: each is settled within an
 //! exchange. So a counter is full for good when it has been found full for longer than exchanges take; until then,

@@ -1,9 +1,9 @@
 //! The way to the nodes of a Cassandra: a session, which has a connection to each, and is shared by all
 //! stores of a thread that have the same options.
 
-mod awake;
 mod datacenter;
-mod knock;
+mod probe;
+mod reachable;
 pub(super) mod statements;
 
 use core::cell::RefCell;
@@ -47,9 +47,9 @@ use crate::store::net::connect::Access;
 use crate::store::net::current::described;
 use crate::store::net::greeting::Greeting;
 use crate::store::net::servers::Servers;
-use awake::Awake;
 use datacenter::datacenter_of;
-use knock::{knock, protocol};
+use probe::{probe, protocol};
+use reachable::ReachableNodes;
 use statements::{Cql, STATEMENTS};
 
 /// The way to a Cassandra: its servers, and a session with all nodes of the ring.
@@ -213,7 +213,7 @@ async fn open(
 ) -> Result<Connected, Failure> {
     let credentials = &access.credentials;
     let attempt = async |greeting: &Greeting| {
-        let address = knock(access, server, greeting).await?;
+        let address = probe(access, server, greeting).await?;
         begin(access, options, server, address).await
     };
     let session = access.attempt(&protocol(access), attempt).await?;
@@ -294,7 +294,7 @@ async fn begin(
     config.identity = SelfIdentity::new().with_application_name("ngx_http_rate_limiting_module");
     let of_one_server = config.clone();
     let within = silence(access);
-    config.address_translator = Some(Arc::new(Awake { within, tls }));
+    config.address_translator = Some(Arc::new(ReachableNodes { within, tls }));
     let profile = profile(options);
     if let Some(datacenter) = &options.datacenter {
         config.host_filter = Some(Arc::new(DcHostFilter::new(datacenter.as_ref().into())));

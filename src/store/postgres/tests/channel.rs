@@ -13,7 +13,7 @@ async fn tell(node: &mut Node<Postgres>, diffs: Vec<Diff>) {
 
 /// Returns the next news, if they come at once.
 async fn heard(listener: &mut Listener<Postgres>) -> Vec<PushNews> {
-    listener.store.hear(&listener.ears).await.unwrap()
+    listener.store.recv(&listener.subscriptions).await.unwrap()
 }
 
 /// All that a session without rights hears of what a node tells.
@@ -63,7 +63,7 @@ fn what_anybody_notifies_changes_nothing() {
         let two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
         let mut listener = Listener::of(&two);
         tell(&mut node, vec![hits("a", 4)]).await;
-        let news = listener.hear(1).await;
+        let news = listener.recv(1).await;
         assert_eq!(totals(&news[0].counts), pairs(&[("a", 4)]));
 
         let epoch = node.epoch.0.get().cast_signed();
@@ -84,7 +84,7 @@ fn what_anybody_notifies_changes_nothing() {
             assert!(heard(&mut listener).await.is_empty(), "{payload}");
             // What is pushed is heard all the same.
             tell(&mut node, vec![hits("a", 1)]).await;
-            let news = listener.hear(1).await;
+            let news = listener.recv(1).await;
             let [(key, total)] = &*totals(&news[0].counts) else {
                 panic!("{news:?}");
             };
@@ -118,6 +118,6 @@ fn a_flood_is_looked_at_now_and_then() {
         let _ = tokio::time::timeout(Duration::from_millis(900), looking).await;
         assert!(looks <= 4, "{looks}");
         tell(&mut node, vec![hits("a", 1)]).await;
-        assert_eq!(totals(&listener.hear(1).await[0].counts), pairs(&[("a", 1)]));
+        assert_eq!(totals(&listener.recv(1).await[0].counts), pairs(&[("a", 1)]));
     });
 }

@@ -263,16 +263,16 @@ fn postgres_takes_to_tell() {
                 join_all(pushing).await;
                 start.elapsed()
             };
-            let hearing = listeners.iter_mut().map(async |listener| {
+            let subscriber = listeners.iter_mut().map(async |listener| {
                 loop {
-                    listener.store.hear(&listener.ears).await.unwrap();
+                    listener.store.recv(&listener.subscriptions).await.unwrap();
                 }
             });
             let took = match listen {
                 false => pushing.await,
                 true => {
-                    let hearing = pin!(join_all(hearing));
-                    match select(pin!(pushing), hearing).await {
+                    let subscriber = pin!(join_all(subscriber));
+                    match select(pin!(pushing), subscriber).await {
                         Either::Left((took, _)) => took,
                         Either::Right(_) => unreachable!("they listen for ever"),
                     }

@@ -85,7 +85,7 @@ fn a_user_may_be_limited_to_what_is_needed() {
         assert_eq!(alice.read_all(&[(MINUTE, 7)]).await.len(), 1);
         let mut listener = Listener::of(&alice);
         tell(&mut alice, vec![hits("a", 1)]).await;
-        assert_eq!(totals(&listener.hear(1).await[0].counts), pairs(&[("a", 3)]));
+        assert_eq!(totals(&listener.recv(1).await[0].counts), pairs(&[("a", 3)]));
         for namespace in ["api", "new"] {
             let algorithms =
                 [Algorithm::Sliding, Algorithm::Elastic, Algorithm::Bucket, Algorithm::Moving];

@@ -29,13 +29,13 @@ fn without_the_right_to_read_a_stream_there_is_no_channel() {
     block_on(async {
         let store = with_credentials(&server, "deaf", "hunter2");
         let (mut node, mut listener) = join_and_listen(store).await;
-        let error = listener.store.hear(&listener.ears).await.unwrap_err();
+        let error = listener.store.recv(&listener.subscriptions).await.unwrap_err();
         assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
         assert!(!error.is_transient() && !error.to_string().contains("deaf"));
         // Others hear it.
         let mut listener = Listener { store: connect(server.tcp()).channel().unwrap(), ..listener };
         tell(&mut node, vec![hits("a", 1)]).await;
-        assert_eq!(total_of(&listener.hear(1).await), [1]);
+        assert_eq!(total_of(&listener.recv(1).await), [1]);
     });
 }
 
@@ -45,7 +45,7 @@ fn what_was_pushed_while_there_was_no_connection_is_heard_afterwards() {
     block_on(async {
         let (mut node, mut listener) = join_and_listen(connect(server.tcp())).await;
         for total in 1..=3 {
-            let (news, ()) = both(listener.hear(1), async {
+            let (news, ()) = both(listener.recv(1), async {
                 let is_listening = || {
                     let clients: String = server.ask(&["CLIENT", "LIST"]).unwrap();
                     clients.contains("cmd=xread")
@@ -67,13 +67,13 @@ fn a_connection_that_hangs_is_left() {
         let mut node = join(server.tcp()).await;
         let mut listener = Listener::of(&node);
         listener.store = impatient(&[server.tcp()]).channel().unwrap();
-        assert!(listener.store.hear(&listener.ears).await.unwrap().is_empty());
+        assert!(listener.store.recv(&listener.subscriptions).await.unwrap().is_empty());
         server.signal("STOP");
-        let error = listener.store.hear(&listener.ears).await.unwrap_err();
+        let error = listener.store.recv(&listener.subscriptions).await.unwrap_err();
         assert!(error.is_transient(), "{error}");
         server.signal("CONT");
         tell(&mut node, vec![hits("a", 1)]).await;
-        assert_eq!(total_of(&listener.hear(1).await), [1]);
+        assert_eq!(total_of(&listener.recv(1).await), [1]);
     });
 }
 
@@ -88,7 +88,7 @@ fn what_somebody_else_wrote_in_its_place_goes_with_the_next_push() {
         for _ in 0..2 {
             tell(&mut node, vec![hits("a", 1)]).await;
         }
-        assert_eq!(total_of(&listener.hear(2).await), [1, 2]);
+        assert_eq!(total_of(&listener.recv(2).await), [1, 2]);
         let life: i64 = server.ask(&["PTTL", &stream]).unwrap();
         assert!(life > 0, "{life}");
         // What makes no sense is passed over.
@@ -96,7 +96,7 @@ fn what_somebody_else_wrote_in_its_place_goes_with_the_next_push() {
             let entry = ["XADD", &stream, "*"];
             let _: String = server.ask(&[&entry[..], &fields].concat()).unwrap();
         }
-        assert!(listener.store.hear(&listener.ears).await.unwrap().is_empty());
+        assert!(listener.store.recv(&listener.subscriptions).await.unwrap().is_empty());
     });
 }
 
@@ -123,11 +123,11 @@ fn after_a_failover_of_sentinels_the_new_primary_is_heard() {
     block_on(async {
         let (mut node, mut listener) = join_and_listen(known_by_one(&sentinel)).await;
         tell(&mut node, vec![hits("a", 1)]).await;
-        assert_eq!(total_of(&listener.hear(1).await), [1]);
+        assert_eq!(total_of(&listener.recv(1).await), [1]);
         replicated(&new, 1).await;
         knows_a_replica(&sentinel).await;
         old.kill();
-        let (news, ()) = both(listener.hear(1), tell(&mut node, vec![hits("a", 1)])).await;
+        let (news, ()) = both(listener.recv(1), tell(&mut node, vec![hits("a", 1)])).await;
         assert_eq!(total_of(&news), [2]);
     });
 }
@@ -142,7 +142,7 @@ fn each_shard_of_a_cluster_is_heard_by_a_connection_to_its_primary() {
             let mut node = Node::join(cluster.connect(), shard).await;
             let mut listener = Listener::of(&node);
             tell(&mut node, vec![hits("a", 1)]).await;
-            assert_eq!(total_of(&listener.hear(1).await), [1]);
+            assert_eq!(total_of(&listener.recv(1).await), [1]);
             nodes.push(node.shard.clone());
             listeners.push(listener);
         }
@@ -166,8 +166,8 @@ fn a_shard_of_a_cluster_is_heard_where_it_has_moved_to() {
     block_on(async {
         let (mut node, mut listener) = join_and_listen(cluster.connect()).await;
         tell(&mut node, vec![hits("a", 1)]).await;
-        assert_eq!(total_of(&listener.hear(1).await), [1]);
-        let (news, ()) = both(listener.hear(1), async {
+        assert_eq!(total_of(&listener.recv(1).await), [1]);
+        let (news, ()) = both(listener.recv(1), async {
             let migration = Migration::begin(&cluster, &node.shard);
             let owner = &cluster.primaries[cluster.owner(&node.shard)];
             let pattern = format!("{SHARD}*");
@@ -188,10 +188,10 @@ fn a_replica_of_a_cluster_that_takes_over_is_heard() {
     block_on(async {
         let (mut node, mut listener) = join_and_listen(cluster.connect()).await;
         tell(&mut node, vec![hits("a", 1)]).await;
-        assert_eq!(total_of(&listener.hear(1).await), [1]);
+        assert_eq!(total_of(&listener.recv(1).await), [1]);
         cluster.wait_for_replica(owner);
         cluster.primaries[owner].kill();
-        let (news, ()) = both(listener.hear(1), tell(&mut node, vec![hits("a", 1)])).await;
+        let (news, ()) = both(listener.recv(1), tell(&mut node, vec![hits("a", 1)])).await;
         assert_eq!(total_of(&news), [2]);
     });
 }

@@ -22,7 +22,7 @@ pub(super) fn protocol(access: &Access) -> Protocol {
 }
 
 /// Asks a server, and returns where exactly it is.
-pub(super) async fn knock(
+pub(super) async fn probe(
     access: &Access,
     server: &ServerAddress,
     greeting: &Greeting,

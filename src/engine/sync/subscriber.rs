@@ -13,12 +13,12 @@ use core::time::Duration;
 use super::shard_sync::ShardSync;
 use crate::engine::namespace::Namespace;
 use crate::policy::window::{Clock, WindowSize};
-use crate::store::contract::strategy::{Count, Ear, Epoch, NodeId, Position, PushNews};
+use crate::store::contract::strategy::{Count, Epoch, NodeId, Position, PushNews, Subscription};
 use crate::table::BatchRecord;
 
 /// A subscriber to the news of a namespace.
 #[derive(Debug)]
-pub struct Hearing<'n, 'm> {
+pub struct Subscriber<'n, 'm> {
     shards: Vec<HeardShard<'n, 'm>>,
 }
 
@@ -39,7 +39,7 @@ struct HeardUpTo {
     position: Position,
 }
 
-impl<'n, 'm> Hearing<'n, 'm> {
+impl<'n, 'm> Subscriber<'n, 'm> {
     /// Creates the subscriber of `namespace`, which counts in windows of `sizes`. `None`: the
     /// namespace is not synced.
     pub fn new(namespace: &'n Namespace<'m>, sizes: &[WindowSize]) -> Option<Self> {
@@ -47,13 +47,13 @@ impl<'n, 'm> Hearing<'n, 'm> {
         let shards = ShardSync::of(namespace, sizes, Duration::ZERO);
         let shards = shards.into_iter().map(|shard| HeardShard { shard, heard: None });
         let shards: Vec<_> = shards.collect();
-        (!shards.is_empty()).then_some(Hearing { shards })
+        (!shards.is_empty()).then_some(Subscriber { shards })
     }
 
     /// Splits the subscriber into one for each of its shards.
     pub fn by_shard(self) -> impl Iterator<Item = Self> {
         let shards = self.shards.into_iter();
-        shards.map(|shard| Hearing { shards: vec![shard] })
+        shards.map(|shard| Subscriber { shards: vec![shard] })
     }
 
     /// Whether this is what some news is for.
@@ -62,8 +62,8 @@ impl<'n, 'm> Hearing<'n, 'm> {
     }
 
     /// Returns the subscriptions: none before the node has seen the store's state.
-    pub fn ears(&self) -> Vec<Ear> {
-        self.shards.iter().filter_map(HeardShard::ear).collect()
+    pub fn subscriptions(&self) -> Vec<Subscription> {
+        self.shards.iter().filter_map(HeardShard::subscription).collect()
     }
 
     /// Notes what is news of one of its shards. Returns what of that has to wait until what this node has
@@ -76,13 +76,13 @@ impl<'n, 'm> Hearing<'n, 'm> {
 }
 
 impl HeardShard<'_, '_> {
-    /// From where on it is listened to: the end of what is known, by an exchange or by ear.
-    fn ear(&self) -> Option<Ear> {
+    /// From where on it is listened to: the end of what is known, by an exchange or by the channel.
+    fn subscription(&self) -> Option<Subscription> {
         let (epoch, position) = self.reach()?;
         let heard = self.heard_since(epoch, position);
         let heard = heard.filter(|heard| heard.is_after(position));
         let state = self.shard.state();
-        Some(Ear {
+        Some(Subscription {
             shard: self.shard.shard.clone(),
             epoch,
             after: heard.unwrap_or(position),
@@ -121,13 +121,13 @@ impl HeardShard<'_, '_> {
             return None;
         }
         let on_its_way = self.shard.state().on_its_way(table).unwrap_or_default();
-        let is_waiting = |count: &Count| !self.note_count(count, &news, &on_its_way, clock);
+        let is_waiting = |count: &Count| !self.record_count(count, &news, &on_its_way, clock);
         let waiting: Vec<_> = news.counts.iter().filter(|it| is_waiting(it)).cloned().collect();
         (!waiting.is_empty()).then_some(PushNews { counts: waiting, ..news })
     }
 
     /// Notes a total. Returns `false` if it cannot be told yet what of it is this node's.
-    fn note_count(
+    fn record_count(
         &self,
         count: &Count,
         news: &PushNews,

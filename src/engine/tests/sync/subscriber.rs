@@ -6,31 +6,31 @@ use super::log::Store;
 use super::memory::{Fault, Shards};
 use super::node::{Node, cluster, cluster_with, poll};
 use super::{SIZE, T, hits, size};
-use crate::engine::Hearing;
+use crate::engine::Subscriber;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::{Position, PushNews};
 
 /// Returns the subscriber of a node.
-fn ear_of(node: &Node) -> Hearing<'static, 'static> {
-    Hearing::new(node.namespace, &[size()]).unwrap()
+fn ear_of(node: &Node) -> Subscriber<'static, 'static> {
+    Subscriber::new(node.namespace, &[size()]).unwrap()
 }
 
-/// All that the store has told since the positions of `hearing`.
-fn heard(hearing: &Hearing<'_, '_>, store: &Shards<Store>) -> Vec<PushNews> {
+/// All that the store has told since the positions of `subscriber`.
+fn heard(subscriber: &Subscriber<'_, '_>, store: &Shards<Store>) -> Vec<PushNews> {
     let mut all = Vec::new();
-    for ear in hearing.ears() {
-        let shard = store[usize::from(ear.shard.number)].borrow();
-        let news = shard.news.iter().filter(|news| ear.is_of(news));
-        all.extend(news.filter(|it| it.position.is_after(ear.after)).cloned());
+    for subscription in subscriber.subscriptions() {
+        let shard = store[usize::from(subscription.shard.number)].borrow();
+        let news = shard.news.iter().filter(|news| subscription.is_of(news));
+        all.extend(news.filter(|it| it.position.is_after(subscription.after)).cloned());
     }
     all
 }
 
 /// Notes what was told since the last time; returns what has to wait.
-fn hear(node: &Node, hearing: &mut Hearing<'_, '_>, store: &Shards<Store>) -> Vec<PushNews> {
-    let news = heard(hearing, store).into_iter();
-    news.filter_map(|news| hearing.note(news, node.time)).collect()
+fn recv(node: &Node, subscriber: &mut Subscriber<'_, '_>, store: &Shards<Store>) -> Vec<PushNews> {
+    let news = heard(subscriber, store).into_iter();
+    news.filter_map(|news| subscriber.note(news, node.time)).collect()
 }
 
 /// Nodes that have seen what there was.
@@ -45,13 +45,13 @@ fn ready(nodes: u64) -> (Shards<Store>, Vec<Node>) {
 #[test]
 fn what_others_push_is_known_without_an_exchange() {
     let (store, nodes) = ready(3);
-    let mut ear = ear_of(&nodes[0]);
+    let mut subscription = ear_of(&nodes[0]);
     nodes[0].hit(b"a", hits(1));
     for pushing in [&nodes[1], &nodes[2]] {
         pushing.hit(b"a", hits(10));
         pushing.hit(b"new", hits(2));
         pushing.sync().unwrap();
-        assert!(hear(&nodes[0], &mut ear, &store).is_empty());
+        assert!(recv(&nodes[0], &mut subscription, &store).is_empty());
     }
     // Whether it was counted here or not.
     assert_eq!(nodes[0].rate(b"a"), hits(21));
@@ -67,16 +67,16 @@ fn what_others_push_is_known_without_an_exchange() {
 #[test]
 fn what_is_heard_twice_or_late_changes_nothing() {
     let (store, nodes) = ready(2);
-    let mut ear = ear_of(&nodes[0]);
+    let mut subscription = ear_of(&nodes[0]);
     let mut all = Vec::new();
     for (diff, rate) in [(5, 5), (-2, 3), (7, 10)] {
         nodes[1].hit(b"a", hits(diff));
         nodes[1].sync().unwrap();
-        let news = heard(&ear, &store);
+        let news = heard(&subscription, &store);
         all.extend(news.clone());
         for _ in 0..2 {
             for news in news.clone() {
-                assert_eq!(ear.note(news, nodes[0].time), None);
+                assert_eq!(subscription.note(news, nodes[0].time), None);
             }
             assert_eq!(nodes[0].rate(b"a"), hits(rate));
         }
@@ -88,20 +88,20 @@ fn what_is_heard_twice_or_late_changes_nothing() {
         ear_of(&nodes[0]).note(news, nodes[0].time);
         assert_eq!(nodes[0].rate(b"a"), hits(10));
     }
-    assert!(heard(&ear, &store).is_empty());
+    assert!(heard(&subscription, &store).is_empty());
 }
 
 #[test]
 fn what_the_node_pushed_itself_is_counted_once() {
     let (store, nodes) = ready(2);
-    let mut ear = ear_of(&nodes[0]);
+    let mut subscription = ear_of(&nodes[0]);
     for round in 1..=3 {
         for node in &nodes {
             node.hit(b"a", hits(1));
         }
         nodes[0].sync().unwrap();
         nodes[1].sync().unwrap();
-        assert!(hear(&nodes[0], &mut ear, &store).is_empty());
+        assert!(recv(&nodes[0], &mut subscription, &store).is_empty());
         assert_eq!(nodes[0].rate(b"a"), hits(2 * round));
     }
 }
@@ -110,7 +110,7 @@ fn what_the_node_pushed_itself_is_counted_once() {
 fn what_may_hold_a_batch_on_its_way_waits_for_the_answer() {
     for is_applied in [false, true] {
         let (store, nodes) = ready(2);
-        let mut ear = ear_of(&nodes[0]);
+        let mut subscription = ear_of(&nodes[0]);
         nodes[0].hit(b"a", hits(1));
         nodes[0].faults(&[match is_applied {
             true => Fault::StoppedAfter,
@@ -121,14 +121,14 @@ fn what_may_hold_a_batch_on_its_way_waits_for_the_answer() {
         nodes[1].hit(b"a", hits(10));
         nodes[1].hit(b"b", hits(10));
         nodes[1].sync().unwrap();
-        let waiting = hear(&nodes[0], &mut ear, &store);
+        let waiting = recv(&nodes[0], &mut subscription, &store);
         // So does the rest: while a sync is under way, what it notes may be newer.
         assert_eq!((nodes[0].rate(b"a"), nodes[0].rate(b"b")), (hits(1), Hits::ZERO));
         assert_eq!(waiting.len(), 1);
         assert_eq!(waiting[0].counts.len(), 2);
         assert!(matches!(poll(&mut worker), Poll::Ready(Ok(Some(_)))));
         for news in waiting {
-            assert_eq!(ear.note(news, nodes[0].time), None);
+            assert_eq!(subscription.note(news, nodes[0].time), None);
         }
         assert_eq!(nodes[0].rate(b"a"), hits(11), "{is_applied}");
         assert_eq!(nodes[0].rate(b"b"), hits(10), "{is_applied}");
@@ -142,10 +142,10 @@ fn what_may_hold_a_batch_on_its_way_waits_for_the_answer() {
 #[test]
 fn what_cannot_matter_here_is_left_alone() {
     let (store, nodes) = ready(2);
-    let mut ear = ear_of(&nodes[0]);
+    let mut subscription = ear_of(&nodes[0]);
     nodes[1].hit(b"a", hits(1));
     nodes[1].sync().unwrap();
-    let news = heard(&ear, &store).remove(0);
+    let news = heard(&subscription, &store).remove(0);
     let window = T / SIZE;
     let other_size = WindowSize::from_millis(SIZE + 1).unwrap();
     let mut of_others = news.clone();
@@ -164,28 +164,28 @@ fn what_cannot_matter_here_is_left_alone() {
         with(window + 2, size()),
         with(window, other_size),
     ] {
-        assert_eq!(ear.note(other, nodes[0].time), None);
+        assert_eq!(subscription.note(other, nodes[0].time), None);
         assert_eq!(nodes[0].rate(b"a"), Hits::ZERO);
     }
-    let mut ear = ear_of(&nodes[0]);
-    assert_eq!(ear.note(news, nodes[0].time), None);
+    let mut subscription = ear_of(&nodes[0]);
+    assert_eq!(subscription.note(news, nodes[0].time), None);
     assert_eq!(nodes[0].rate(b"a"), hits(1));
 }
 
 #[test]
 fn the_window_before_is_heard_of_too() {
     let (store, nodes) = ready(2);
-    let mut ear = ear_of(&nodes[0]);
+    let mut subscription = ear_of(&nodes[0]);
     nodes[0].hit(b"a", hits(1));
     nodes[1].hit(b"a", hits(10));
     nodes[1].sync().unwrap();
-    let news = heard(&ear, &store);
+    let news = heard(&subscription, &store);
     for node in &nodes {
         node.time.unix.set(T + SIZE);
     }
     nodes[0].hit(b"a", hits(1));
     for news in news {
-        assert_eq!(ear.note(news, nodes[0].time), None);
+        assert_eq!(subscription.note(news, nodes[0].time), None);
     }
     let namespace = crate::engine::RateLimiting::new(nodes[0].namespace);
     let sliding = crate::policy::algorithm::Algorithm::Sliding;
@@ -200,33 +200,34 @@ fn the_window_before_is_heard_of_too() {
 #[test]
 fn a_node_listens_from_where_it_has_come_to() {
     let (store, nodes) = cluster_with::<Store>(3, 2);
-    let mut ear = ear_of(&nodes[0]);
-    assert!(ear.ears().is_empty());
+    let mut subscription = ear_of(&nodes[0]);
+    assert!(subscription.subscriptions().is_empty());
     for node in nodes.iter().chain(&nodes) {
         node.sync().unwrap();
     }
-    let shards: Vec<_> = ear.ears().iter().map(|ear| ear.shard.number).collect();
+    let shards: Vec<_> =
+        subscription.subscriptions().iter().map(|subscription| subscription.shard.number).collect();
     assert_eq!(shards, [0, 1, 2]);
-    let after = |hearing: &Hearing<'_, '_>| {
-        let ears = hearing.ears().into_iter();
-        let sequences = ears.map(|ear| ear.after.0[0]);
+    let after = |subscriber: &Subscriber<'_, '_>| {
+        let subscriptions = subscriber.subscriptions().into_iter();
+        let sequences = subscriptions.map(|subscription| subscription.after.0[0]);
         sequences.max().unwrap()
     };
     nodes[1].hit(b"a", hits(1));
     nodes[1].sync().unwrap();
-    assert_eq!((after(&ear), after(&ear_of(&nodes[0]))), (0, 0));
-    hear(&nodes[0], &mut ear, &store);
-    assert_eq!((after(&ear), after(&ear_of(&nodes[0]))), (1, 0));
+    assert_eq!((after(&subscription), after(&ear_of(&nodes[0]))), (0, 0));
+    recv(&nodes[0], &mut subscription, &store);
+    assert_eq!((after(&subscription), after(&ear_of(&nodes[0]))), (1, 0));
     nodes[1].hit(b"a", hits(1));
     nodes[1].sync().unwrap();
     nodes[0].sync().unwrap();
-    assert_eq!(after(&ear), 2);
+    assert_eq!(after(&subscription), 2);
     // In another epoch, it begins anew.
     for shard in store.iter() {
         shard.borrow_mut().epoch = None;
     }
     nodes[0].sync().unwrap();
-    assert_eq!(after(&ear), 0);
+    assert_eq!(after(&subscription), 0);
     assert!(Position([1, 0]).is_after(Position([0, 7])));
 }
 
@@ -247,18 +248,18 @@ fn of_many_counters_the_first_are_told() {
 #[test]
 fn what_was_heard_of_a_position_that_there_is_not_is_forgotten() {
     let (store, nodes) = ready(2);
-    let mut ear = ear_of(&nodes[0]);
+    let mut subscription = ear_of(&nodes[0]);
     nodes[1].hit(b"a", hits(1));
     nodes[1].sync().unwrap();
-    let mut forged = heard(&ear, &store).remove(0);
+    let mut forged = heard(&subscription, &store).remove(0);
     forged.position = Position([u64::MAX, 0]);
     forged.counts.clear();
-    assert_eq!(ear.note(forged, nodes[0].time), None);
-    assert!(heard(&ear, &store).is_empty());
+    assert_eq!(subscription.note(forged, nodes[0].time), None);
+    assert!(heard(&subscription, &store).is_empty());
     // The next exchange tells more, and then it hears what comes after that.
     nodes[0].sync().unwrap();
     nodes[1].hit(b"a", hits(1));
     nodes[1].sync().unwrap();
-    assert!(hear(&nodes[0], &mut ear, &store).is_empty());
+    assert!(recv(&nodes[0], &mut subscription, &store).is_empty());
     assert_eq!(nodes[0].rate(b"a"), hits(2));
 }

@@ -12,18 +12,18 @@ use scylla::policies::address_translator::{AddressTranslator, UntranslatedPeer};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::knock::ask;
+use super::probe::ask;
 use crate::store::net::tls::TlsClient;
 
 /// Lets the driver connect to a node if that answers something in time: its address is what it is.
-pub(super) struct Awake {
+pub(super) struct ReachableNodes {
     pub(super) within: Duration,
     /// TLS client of the connections, and a name that nodes may have.
     pub(super) tls: Option<(TlsClient, Box<str>)>,
 }
 
 #[async_trait]
-impl AddressTranslator for Awake {
+impl AddressTranslator for ReachableNodes {
     async fn translate_address(
         &self,
         node: &UntranslatedPeer,
@@ -36,7 +36,7 @@ impl AddressTranslator for Awake {
     }
 }
 
-impl Awake {
+impl ReachableNodes {
     /// Waits for any answer, as long as is left to a node.
     async fn answers(&self, address: SocketAddr) -> io::Result<()> {
         let answered = timeout(self.within, self.asked(address)).await;
@@ -67,8 +67,9 @@ mod tests {
         block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            let awake = |millis| Awake { within: Duration::from_millis(millis), tls: None };
-            let silent = awake(20).answers(address).await;
+            let reachable =
+                |millis| ReachableNodes { within: Duration::from_millis(millis), tls: None };
+            let silent = reachable(20).answers(address).await;
             assert_eq!(silent.unwrap_err().kind(), io::ErrorKind::TimedOut);
             let speaks = async {
                 loop {
@@ -79,10 +80,10 @@ mod tests {
             };
             tokio::select! {
                 () = speaks => {}
-                answered = async { awake(20_000).answers(address).await } => answered.unwrap(),
+                answered = async { reachable(20_000).answers(address).await } => answered.unwrap(),
             }
             drop(listener);
-            let gone = awake(20_000).answers(address).await;
+            let gone = reachable(20_000).answers(address).await;
             assert_eq!(gone.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         });
     }

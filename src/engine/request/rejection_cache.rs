@@ -14,7 +14,7 @@ use crate::table::Identity;
 /// which it is known how fast they leak; logs, of which the store has told when there is room. What would be
 /// refused by what is left of then is refused now.
 #[derive(Debug, Default)]
-pub struct Refusals {
+pub struct RejectionCache {
     known: HashMap<Identity, RecentRefusal>,
 }
 
@@ -37,7 +37,7 @@ fn room(check: &LimitCheck<'_, '_>) -> Hits {
     check.bound.limit.most(check.hits).minus(cost)
 }
 
-impl Refusals {
+impl RejectionCache {
     /// For how long a refusal is remembered.
     const LIFETIME: Duration = Duration::from_secs(1);
     /// Greatest number of remembered refusals.
@@ -118,7 +118,7 @@ const SOME_TIME: UnixMillis = UnixMillis(1 << 44);
 
 impl RecentRefusal {
     fn is_fresh(&self, now: Duration) -> bool {
-        now.saturating_sub(self.at) <= Refusals::LIFETIME
+        now.saturating_sub(self.at) <= RejectionCache::LIFETIME
     }
 
     /// Returns a lower bound of the count at `now`; `None` if the refusal is too old.

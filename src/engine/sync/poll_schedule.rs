@@ -17,7 +17,7 @@ const SHORTEST: f64 = 20.0;
 
 /// The growth of the counters of a namespace, and from it the time of the next look.
 #[derive(Debug, Default)]
-pub struct LookTimes {
+pub struct PollSchedule {
     seen: HashMap<u64, Seen>,
 }
 
@@ -31,7 +31,7 @@ struct Seen {
     speed: f64,
 }
 
-impl LookTimes {
+impl PollSchedule {
     /// Notes what is known after an exchange; returns in how long to ask again, where nodes keep `share` of a limit.
     /// `None`: nothing is near its limit and grows. Counters that are not among these are forgotten.
     pub fn note(
@@ -120,7 +120,7 @@ mod tests {
 
     /// In how many milliseconds to look, after looks at these times.
     fn looks(counts: &[(u64, NearCount)]) -> Vec<Option<u128>> {
-        let mut times = LookTimes::default();
+        let mut times = PollSchedule::default();
         let share = EarlyShare::of_milli_percent(6250);
         let mut note = |&(at, count)| {
             let pause = times.note([count].into_iter(), share, MonotonicMillis(at))?;
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn counters_that_are_gone_are_forgotten() {
-        let mut times = LookTimes::default();
+        let mut times = PollSchedule::default();
         let (share, it) = (EarlyShare::OFF, count(7, 0, 1, 1, Algorithm::Fixed));
         times.note([it].into_iter(), share, MonotonicMillis(0));
         assert_eq!(times.note([].into_iter(), share, MonotonicMillis(1)), None);
