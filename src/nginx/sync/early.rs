@@ -61,11 +61,17 @@ pub(super) struct LookTimer {
     /// `None`: somebody tells.
     times: Option<PollSchedule>,
     next: Option<Instant>,
+    /// Time from the last exchange to the next look.
+    pause: Duration,
 }
 
 impl LookTimer {
     pub(super) fn new(is_needed: bool) -> LookTimer {
-        LookTimer { times: is_needed.then(PollSchedule::default), next: None }
+        LookTimer {
+            times: is_needed.then(PollSchedule::default),
+            next: None,
+            pause: Duration::ZERO,
+        }
     }
 
     /// Returns the time of the next look.
@@ -84,7 +90,19 @@ impl LookTimer {
         let pause = times.and_then(|times| syncer.next_look(times, &Machine));
         let now = Instant::now();
         let least = now.duration_since(began).saturating_mul(LOOKS_APART);
-        self.next = pause.and_then(|pause| now.checked_add(pause.max(least)));
+        self.pause = pause.unwrap_or_default().max(least);
+        self.next = pause.and_then(|_| now.checked_add(self.pause));
+    }
+
+    /// Returns the time from the last exchange to the next look.
+    pub(super) fn pause(&self) -> Duration {
+        self.pause
+    }
+
+    /// Puts the look off, since another worker has just been at the store. It goes on unless that one does: it may not
+    /// know how fast counters grow.
+    pub(super) fn put_off(&mut self) {
+        self.next = Instant::now().checked_add(self.pause);
     }
 
     /// Has nobody look before the next cycle.

@@ -470,11 +470,10 @@ async fn serve<S: Strategy>(
                     error => record_cycle(error, true, &store),
                 }
             }
-            // Another worker looks, or nobody before the store is back.
-            Some(Command::Look)
-                if !syncer.is_last() || syncer.is_store_lost() || syncer.is_superseded() =>
-            {
-                look.stop();
+            // Nobody looks before the store is back.
+            Some(Command::Look) if syncer.is_store_lost() || syncer.is_superseded() => look.stop(),
+            Some(Command::Look) if !syncer.is_last() && syncer.is_fresh(look.pause(), &Machine) => {
+                look.put_off();
             }
             Some(Command::Look) => {
                 let result = syncer.sync_early(EarlyPush::Near, &mut store, &Machine).await;

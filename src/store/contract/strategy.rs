@@ -301,7 +301,7 @@ pub trait Strategy: Sized {
     /// [`StoreError`]
     async fn purge(&mut self, shard: &Shard, now: UnixMillis) -> Result<bool, StoreError>;
 
-    /// Another one for the same datastore with connections of its own, to [`hear`](Strategy::hear) with.
+    /// Another one for the same datastore with connections of its own, to [`recv`](Strategy::recv) with.
     /// `None`: it has no channel.
     fn channel(&self) -> Option<Self> {
         None
