@@ -41,7 +41,7 @@ impl InTable for CountersInTable {
 }
 
 impl DefinedNamespace {
-    /// The namespace `name` in `memory`, synced in so many shards (0: not at all) by one more user.
+    /// The namespace `name` in `memory`, synced in `shards` shards (0: not at all) by one more user.
     pub(super) fn new(
         name: Box<str>,
         sizes: Vec<WindowSize>,

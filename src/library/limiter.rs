@@ -35,9 +35,9 @@ pub enum WindowType {
     /// With a share of the window before, as of [`Instance::sliding_window`](super::Instance::sliding_window).
     #[default]
     Sliding,
-    /// Only those of the present window, of which each begins at a multiple of its size.
+    /// Only the hits of the current window; a window begins at a multiple of its size.
     Fixed,
-    /// Exactly those of the last `window`; the limit is 100,000 at most.
+    /// Exactly the hits of the last `window`; the limit is 100,000 at most.
     Moving,
     /// From the first hit on, until there were none for a whole window.
     Elastic,
@@ -80,7 +80,7 @@ pub struct Decision<'l> {
 }
 
 impl LimiterOptions {
-    /// Admits so many hits in a window of this size, which slides unless
+    /// Admits `limit` hits in a window of this size, which slides unless
     /// [`LimiterOptions::window_type`] says otherwise.
     pub fn window(limit: f64, window: Duration) -> LimiterOptions {
         LimiterOptions {
@@ -89,8 +89,8 @@ impl LimiterOptions {
         }
     }
 
-    /// Admits so many hits a second, and so many more at once: a leaky bucket, as nginx's
-    /// `limit_req` has it.
+    /// Admits `rate` hits a second, and `burst` more at once: a leaky bucket, as in nginx's
+    /// `limit_req`.
     pub fn rate(rate: f64, burst: f64) -> LimiterOptions {
         LimiterOptions { namespace: DEFAULT_NAMESPACE.into(), admits: Admits::Rate { rate, burst } }
     }
@@ -182,7 +182,7 @@ impl RateLimiter {
         self.incoming_hits(key, 1.0, commit)
     }
 
-    /// Decides on so many hits of `key`, all or none: as [`RateLimiter::incoming`].
+    /// Decides on `cost` hits of `key`, all or none, like [`RateLimiter::incoming`].
     ///
     /// # Errors
     ///

@@ -27,17 +27,17 @@ use crate::table::{MemoryError, TableMemory};
 pub struct Memory(Arc<TableMemory>);
 
 impl Memory {
-    /// Allocates so many bytes for this process.
+    /// Allocates `bytes` bytes for this process.
     ///
     /// # Errors
     ///
-    /// [`MemoryError::TooSmall`] below some 20 KiB; [`MemoryError::System`] if there are not so many.
+    /// [`MemoryError::TooSmall`] below some 20 KiB; [`MemoryError::System`] if they cannot be allocated.
     pub fn heap(bytes: usize) -> Result<Memory, MemoryError> {
         Ok(Memory::of(TableMemory::heap(bytes)?))
     }
 
-    /// The memory in a file of so many bytes, which all processes share that open it; if there is no
-    /// such file, or an empty one, it is made, readable by this user alone.
+    /// Opens the memory in a file of `bytes` bytes, which all processes that open it share. A file that is
+    /// missing or empty is created, readable by this user alone.
     ///
     /// Counts are there for as long as the machine runs, whatever becomes of the processes; after a
     /// restart, they begin anew. The directory should be one that only those can write who may, on a
@@ -55,8 +55,8 @@ impl Memory {
         Ok(Memory::of(TableMemory::in_file(file, bytes)?))
     }
 
-    /// Creates a file of so many bytes without a name (a memfd), which is shared with the processes
-    /// that are given [`Memory::fd`]. Nobody can change its length.
+    /// Creates an unnamed file of `bytes` bytes (a memfd), shared with the processes that are given
+    /// [`Memory::fd`]. Nobody can change its length.
     ///
     /// # Errors
     ///

@@ -198,7 +198,7 @@ impl QuestionTask {
         decided
     }
 
-    /// Waits until the store does again what `trial` asks, or nobody is left to ask. Keeps what is counted meanwhile.
+    /// Waits until the store answers `trial`, or all callers are gone. Meanwhile keeps the counts for the store.
     async fn wait_for(
         &mut self,
         store: &mut impl Decider,
@@ -221,7 +221,7 @@ impl QuestionTask {
         }
     }
 
-    /// Keeps what is counted without the store for so long. Returns whether nobody is left to ask.
+    /// Keeps the counts for the store during `pause`. Returns whether all callers are gone.
     async fn keep_for(&mut self, pause: Duration, waiting: &mut Vec<AskedQuestion>) -> bool {
         let until = Machine.uptime().saturating_add(pause);
         loop {
@@ -256,7 +256,7 @@ impl QuestionTask {
         waiting.push(AskedQuestion { question, reply, deadline, at });
     }
 
-    /// Forgets what is not to be asked any more.
+    /// Removes questions that are too late to ask, and counts their hits as dropped if nobody waits.
     fn forget_late(&self, waiting: &mut Vec<AskedQuestion>) {
         let now = Machine.monotonic();
         waiting.retain(|asked| {
@@ -276,7 +276,7 @@ impl QuestionTask {
         }
     }
 
-    /// Counts what is not kept any more.
+    /// Counts the hits that `unsent` has dropped.
     fn count_dropped(&mut self) {
         let namespace = &self.namespace.counters().namespace;
         for (_, hits) in self.unsent.take_dropped() {

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::datastore::ServedTask;
 use crate::store::registry::THREAD_STACK;
 
-/// The thread, as an instance has it: it ends some time after this is dropped, when what is left was pushed.
+/// An instance's handle of the thread, which pushes the remaining hits and ends some time after this is dropped.
 pub(super) struct StoreThread {
     tasks: UnboundedSender<StartTask>,
     runtime: Handle,

@@ -53,7 +53,7 @@ struct SyncTimer {
 }
 
 impl StoreTask {
-    /// Serves until all callers are gone; then pushes what is left. `connect` makes a strategy, which
+    /// Serves until all callers are gone; then pushes the remaining hits. `connect` makes a strategy, which
     /// connects when it is used.
     pub(super) async fn run<S: Strategy>(self, connect: impl Fn() -> S) {
         let StoreTask { namespace, period, lease_lifetime, mut commands } = self;

@@ -105,7 +105,7 @@ impl<'l> EventTimer<'l> {
         self
     }
 
-    /// Has the function called after so many milliseconds, at least one, instead of any other time.
+    /// Schedules the call after `millis` milliseconds, at least one, in place of an earlier schedule.
     pub(super) fn set(&self, millis: u64) {
         // Times are compared by their differences: nginx takes a later one for one that is over.
         const LONGEST: ngx_msec_t = ngx_msec_t::MAX / 4;

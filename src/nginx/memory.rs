@@ -17,7 +17,7 @@ impl<'r> Request<'r> {
         unsafe { (*self.main().as_ptr()).pool }
     }
 
-    /// Allocates so many bytes, aligned for a word and not initialized. `None`: there is no memory.
+    /// Allocates `size` bytes, aligned for a word and not initialized. `None`: there is no memory.
     #[inline]
     pub(super) fn allocate(&self, size: usize) -> Option<NonNull<u8>> {
         // SAFETY: a request's pool.

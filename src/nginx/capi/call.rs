@@ -102,16 +102,16 @@ pub(crate) fn end() {
     forget_configuration();
 }
 
-/// Another configuration begins: what is known of the present one may end.
+/// Forgets the cached configuration, which may end when another one begins.
 pub(super) fn forget_configuration() {
     KNOWN.0.set((0, None));
 }
 
-/// Returns so many bytes; none if it is NULL.
+/// Returns the `len` bytes at `data`; none if it is NULL.
 ///
 /// # Safety
 ///
-/// It is NULL, or there are so many bytes, which do not change during `'a`.
+/// `data` is NULL, or points to `len` bytes, which do not change during `'a`.
 #[inline]
 pub(super) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> &'a [u8] {
     if data.is_null() {
@@ -131,11 +131,11 @@ pub(super) unsafe fn text<'a>(raw: RawStr) -> &'a [u8] {
     unsafe { bytes(raw.data, raw.len) }
 }
 
-/// Returns the list of so many values, at most a thousand; none if it is NULL.
+/// Returns the `len` values at `data`, at most a thousand; none if it is NULL.
 ///
 /// # Safety
 ///
-/// It is NULL, or there are so many values, which do not change during `'a`.
+/// `data` is NULL, or points to `len` values, which do not change during `'a`.
 pub(super) unsafe fn list<'a, T>(data: *const T, len: usize) -> &'a [T] {
     if data.is_null() {
         return &[];

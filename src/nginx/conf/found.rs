@@ -43,9 +43,9 @@ pub(crate) struct LibraryLimiter {
 /// Hits that were counted.
 #[derive(Debug)]
 pub(crate) enum Committed {
-    /// Here.
+    /// Hits in a counter of this node.
     Here(Refund<'static>),
-    /// In a store: so many, under this name of the key.
+    /// Hits that a store counted, with the key's name there.
     InStore(Box<[u8]>, Hits),
 }
 

@@ -64,13 +64,13 @@ pub(crate) struct MainConf {
     namespaces: ServedNamespaces,
     /// The stores that namespaces are synced with, by their numbers. Set when the zones are mapped.
     stores: OnceCell<Vec<Option<Arc<WatchedStore>>>>,
-    /// Set likewise.
+    /// Set when the zones are mapped.
     policies: OnceCell<Vec<Policy>>,
-    /// Set likewise.
+    /// Set when the zones are mapped.
     loaded_at: OnceCell<UnixMillis>,
     /// Set when the zones are mapped, if there are deciders.
     shared_queues: OnceCell<Arc<SharedQueues>>,
-    /// Set likewise, if anything is pushed before its time.
+    /// Set when the zones are mapped, if there is a zone.
     bells: OnceCell<Arc<Bells>>,
     /// One for each lease holder that syncs its namespaces.
     lent: Arc<Lent>,
@@ -405,7 +405,7 @@ impl MainConf {
         &self.zones
     }
 
-    /// The first of all zones' tables, for what is of no zone.
+    /// Returns the table of the first zone, for events that belong to no zone.
     pub(crate) fn any_table(&self) -> Option<&CounterTable<'static>> {
         self.zones.first()?.table()
     }

@@ -89,7 +89,7 @@ impl RuleSet {
         })
     }
 
-    /// The value of `RateLimit-Policy` for a request that so many limits applied to; `None` if that
+    /// Returns the value of `RateLimit-Policy` for a request to which `limits` limits applied; `None` if it
     /// depends on the request.
     #[inline]
     pub(crate) fn policy(&self, limits: usize) -> Option<&[u8]> {

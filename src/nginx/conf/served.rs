@@ -102,7 +102,7 @@ impl LateNamespaces {
         self.served.get_mut().clear();
     }
 
-    /// Takes numbers for so many deciders; returns how many were taken before.
+    /// Takes numbers for `count` deciders; returns how many were taken before.
     pub(super) fn take_deciders(&self, count: u16) -> usize {
         let before = self.deciders.get();
         self.deciders.set(before.saturating_add(count.into()));

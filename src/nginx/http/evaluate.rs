@@ -47,7 +47,7 @@ pub(super) fn each_limit<'r>(
     Ok(())
 }
 
-/// Sets `key` to that of the next rule; `None` if its hits are not accounted.
+/// Sets `key` to the key of the next rule; `None` if its hits are not accounted.
 #[inline(always)]
 fn next_key<'r>(
     key: &mut Option<&'r Key<'r>>,

@@ -101,7 +101,7 @@ fn decide_rarely<'r>(
 
 /// Decides on a request under `rules`. An error: there is no memory.
 ///
-/// Always inline: what is rarely called must not make it a call for all others.
+/// Always inline: the rare paths must not cost every other request a call.
 #[inline(always)]
 fn decide<'r>(
     request: &Request<'r>,
@@ -129,7 +129,7 @@ fn decide_in_time<'r>(
     delayed::answer_in_time(request, decide_here(request, slot, conf, rules)?)
 }
 
-/// Decides on a request by what this node counts. An error: there is no memory.
+/// Decides on a request by this node's counters. An error: there is no memory.
 #[inline(always)]
 fn decide_here<'r>(
     request: &Request<'r>,

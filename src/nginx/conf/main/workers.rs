@@ -101,7 +101,7 @@ impl MainConf {
         self.bells.get().cloned()
     }
 
-    /// Makes what so many workers share to ask the deciders, and to push before the time, if there are any that do.
+    /// Creates what all workers share: queues if there are deciders, and bells for early pushes if there are zones.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl MainConf {
     pub(crate) fn share(&self, workers: usize) -> io::Result<()> {
         let (_, deciders) = self.configuration().number_deciders();
         let queues = (deciders > 0).then(|| SharedQueues::new(workers, deciders));
-        // Workers may define namespaces of which hits are pushed early.
+        // Workers may define namespaces whose hits are pushed early.
         let bells = (!self.zones().is_empty()).then(|| Bells::new(workers));
         // Zones are mapped once in a cycle. If one cannot be made, the other one is of use all the same.
         let queues = queues.map(|it| it.map(|it| self.shared_queues.set(Arc::new(it))));
