@@ -264,6 +264,17 @@ pub(crate) fn pause_everywhere<S>(
     for point in expected {
         assert!(points.contains_key(point), "{point} is not in {points:?}");
     }
+    pause_at(points, prepare, scenario, meanwhile, check);
+}
+
+/// Runs `scenario` as [`pause_everywhere`] does, stopped at these points, each with the number of times that it is passed.
+pub(crate) fn pause_at<S>(
+    points: impl IntoIterator<Item = (&'static str, u32)>,
+    prepare: impl Fn() -> S,
+    scenario: impl Fn(&S),
+    meanwhile: impl Fn(&S, Pass),
+    check: impl Fn(&S),
+) {
     for (point, times) in points {
         for (pass, nth) in [(Pass::First, 1), (Pass::Last, times)] {
             // For the log of a test that fails.

@@ -1,5 +1,5 @@
-//! A worker that dies anywhere in a sync with a real Redis loses no hit, and has none counted twice; nor does one that
-//! is stopped there, and goes on when another has taken over.
+//! A worker that dies anywhere in a sync with a real Redis or Postgres loses no hit, and has none
+//! counted twice; nor does one that is stopped there, and goes on when another has taken over.
 
 mod reserves;
 
@@ -11,21 +11,66 @@ use crate::engine::{EarlyPush, Namespace, RateLimiting, Report, SyncError, Synce
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::hits;
 use crate::policy::window::WindowSize;
+use crate::store::contract::strategy::Strategy;
+use crate::store::postgres::Postgres;
+use crate::store::redis::Redis;
 use crate::table::words::fail;
 use crate::table::{Admission, EarlyShare};
 use crate::testing::conformance::block_on;
+use crate::testing::postgres::Schema;
 use crate::testing::redis::{Server, connect};
 use crate::testing::table::{
-    Pass, SharedTable, TestClock, die_everywhere, in_process, pause_everywhere,
+    Pass, SharedTable, TestClock, die_everywhere, in_process, pause_at, pause_everywhere,
 };
 
 const T: u64 = 1_700_000_000_000;
 const LIFETIME: u64 = 3000;
 const KEYS: [&[u8]; 3] = [b"a", b"b", b"c"];
 
+/// A store of the tests' own.
+trait OwnStore {
+    type Store: Strategy;
+
+    fn connect(&self) -> Self::Store;
+
+    /// Has it lose everything.
+    fn flush(&self);
+}
+
+impl OwnStore for Server {
+    type Store = Redis;
+
+    fn connect(&self) -> Redis {
+        connect(self.tcp())
+    }
+
+    fn flush(&self) {
+        let _: String = self.ask(&["FLUSHALL"]).unwrap();
+    }
+}
+
+impl OwnStore for Schema {
+    type Store = Postgres;
+
+    fn connect(&self) -> Postgres {
+        Schema::connect(self)
+    }
+
+    fn flush(&self) {
+        // At first, there are no tables.
+        self.ask(
+            "DO $$ DECLARE name text; BEGIN
+                FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = '{}' LOOP
+                    EXECUTE format('TRUNCATE {}.%I', name);
+                END LOOP;
+            END $$",
+        );
+    }
+}
+
 /// Two nodes, of which the first one is to die, and what they counted of each key.
-struct Cluster<'s> {
-    server: &'s Server,
+struct Cluster<'s, S = Server> {
+    server: &'s S,
     nodes: [Node; 2],
     counted: Cell<i64>,
 }
@@ -36,15 +81,15 @@ struct Node {
     time: Time,
 }
 
-impl Cluster<'_> {
+impl<S: OwnStore> Cluster<'_, S> {
     /// Neither node has counted.
-    fn empty(server: &Server) -> Cluster<'_> {
-        let _: String = server.ask(&["FLUSHALL"]).unwrap();
+    fn empty(server: &S) -> Cluster<'_, S> {
+        server.flush();
         Cluster { server, nodes: [Node::new(0), Node::new(1)], counted: Cell::new(0) }
     }
 
     /// Each node has counted once; the second one has pushed it.
-    fn new(server: &Server) -> Cluster<'_> {
+    fn new(server: &S) -> Cluster<'_, S> {
         let cluster = Cluster::empty(server);
         cluster.hit();
         cluster.sync(1);
@@ -63,7 +108,7 @@ impl Cluster<'_> {
         let Node { namespace, time, .. } = &self.nodes[node];
         let lifetime = Duration::from_millis(LIFETIME);
         let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
-        block_on(async { syncer.sync(&mut connect(self.server.tcp()), time).await })
+        block_on(async { syncer.sync(&mut self.server.connect(), time).await })
     }
 
     fn sync(&self, node: usize) {
@@ -106,7 +151,7 @@ impl Cluster<'_> {
         self.take_over();
         self.converge();
         for times in 0..2 {
-            let _: String = self.server.ask(&["FLUSHALL"]).unwrap();
+            self.server.flush();
             self.converge();
             if times == 0 {
                 self.hit();
@@ -190,14 +235,17 @@ fn dies_syncing<'s>(prepare: impl Fn() -> Cluster<'s>, expected: &[&str]) {
 /// The worker of the first node is stopped everywhere in a sync, and goes on when another one has taken over, and has done
 /// much, or nothing but that.
 fn is_stopped_syncing<'s>(prepare: impl Fn() -> Cluster<'s>, expected: &[&str]) {
-    let meanwhile = |cluster: &Cluster<'_>, pass| match pass {
+    pause_everywhere(prepare, Cluster::sync_if_held, expected, take_over_from_it, Cluster::check);
+}
+
+fn take_over_from_it<S: OwnStore>(cluster: &Cluster<'_, S>, pass: Pass) {
+    match pass {
         Pass::First => cluster.be_busy(),
         Pass::Last => {
             cluster.take_over();
             cluster.sync(0);
         }
-    };
-    pause_everywhere(prepare, Cluster::sync_if_held, expected, meanwhile, Cluster::check);
+    }
 }
 
 #[test]
@@ -272,6 +320,16 @@ fn in_a_push_before_its_time() {
         "lease.released",
     ];
     die_everywhere(due, push, &points, |cluster, _| cluster.check());
+}
+
+/// With Postgres, it is stopped where it has written to the store, or is about to: each connection takes its time.
+#[test]
+fn with_postgres() {
+    let schema = Schema::new();
+    let points = ["epoch.opened", "batch.sealed", "sync.answered", "pushed.advancing"];
+    let points = points.map(|point| (point, 1));
+    let prepare = || Cluster::new(&schema);
+    pause_at(points, prepare, Cluster::sync_if_held, take_over_from_it, Cluster::check);
 }
 
 #[test]

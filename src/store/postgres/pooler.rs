@@ -12,8 +12,9 @@ pub(super) const SHARED: &str = "a pooler between gives its sessions to others a
                                  of PgBouncer, pool_mode = session";
 /// Longest wait for another session. A pooler that keeps sessions may have none left.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
-/// Number of looks at both sessions: others may take theirs in between.
-const LOOKS: usize = 3;
+/// Number of looks at both sessions: others may take theirs in between, so that a single look sees
+/// two sessions where there is one in a third of all cases.
+const LOOKS: usize = 12;
 
 /// A session as the server knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
