@@ -4,7 +4,7 @@ use crate::policy::algorithm::{Algorithm, MovingCount, Reading};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::table::slots::admission::{Admission, AskedHit, Counted, Receipt};
-use crate::table::slots::insertion::relax;
+use crate::table::slots::insertion::relax_before;
 use crate::table::slots::log::{Leaving, LogEntry, LogTime, MOST, newest, newest_word};
 use crate::table::slots::log_chain::{End, LogPlace, is_unused};
 use crate::table::slots::log_search::FEW;
@@ -91,12 +91,12 @@ impl<'m> CounterTable<'m> {
         value: Hits,
         admission: Admission,
     ) -> Option<Counted<'m>> {
-        for _ in 0..PATIENCE {
+        for look in 1..=PATIENCE {
             let counted = self.try_add_to_log(occupant, size, clock, value, admission);
             if counted.is_ok() || !occupant.is_there() {
                 return counted.ok();
             }
-            relax();
+            relax_before(look);
         }
         // It is never found whole.
         self.give_up(occupant);
@@ -392,7 +392,7 @@ impl<'m> CounterTable<'m> {
         clock: &impl Clock,
     ) -> Reading {
         let (size, mut now) = (counter.size, clock.now());
-        for _ in 0..PATIENCE {
+        for look in 1..=PATIENCE {
             let Some(occupant) = self.find(counter.identity(key)) else {
                 break;
             };
@@ -406,7 +406,7 @@ impl<'m> CounterTable<'m> {
                     return reading;
                 }
             }
-            relax();
+            relax_before(look);
         }
         let nothing = MovingCount { oldest: now, ..MovingCount::default() };
         nothing.into()
@@ -431,13 +431,13 @@ impl<'m> CounterTable<'m> {
         let value = u64::try_from(receipt.value.thousandths()).unwrap_or_default();
         // The last entry of the chain that was lowered.
         let mut lowered: Option<LogPlace<'m>> = None;
-        for _ in 0..PATIENCE {
+        for look in 1..=PATIENCE {
             if !occupant.is_there() {
                 return false;
             }
             match self.lower_log(occupant, time, value, &mut lowered) {
                 Ok(is_lowered) => return is_lowered,
-                Err(Lost) => relax(),
+                Err(Lost) => relax_before(look),
             }
         }
         false

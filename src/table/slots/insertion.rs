@@ -270,6 +270,17 @@ impl<'m> CounterTable<'m> {
     }
 }
 
+/// Lets another process go on, before look number `look` at what it is about. Now and then, it gets this processor: it may
+/// wait for one.
+pub(crate) fn relax_before(look: u32) {
+    #[cfg(not(loom))]
+    if look.is_multiple_of(500) {
+        return std::thread::yield_now();
+    }
+    let _ = look;
+    relax();
+}
+
 /// Lets an insertion under way go on.
 pub(crate) fn relax() {
     #[cfg(not(loom))]

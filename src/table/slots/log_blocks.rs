@@ -208,9 +208,9 @@ impl<'m> CounterTable<'m> {
         fail_point!("log.published");
         let is_linked = match end {
             Some(end) => {
-                let link = u32::try_from(self.index_of(place.block).saturating_add(1));
+                let link = self.link_to(self.index_of(place.block), place.meta.generation());
                 let extension = &end.block.extension;
-                link.is_ok_and(|link| extension.compare_exchange(0, link, AcqRel, Relaxed).is_ok())
+                link.is_some_and(|it| extension.compare_exchange(0, it, AcqRel, Relaxed).is_ok())
             }
             None => {
                 let none = u64::from(generation.bits());

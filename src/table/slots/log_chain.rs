@@ -216,7 +216,7 @@ impl<'m> CounterTable<'m> {
             return Ok(Some(LogPlace { offset, ..place }));
         }
         let link = place.block.extension.load(Acquire);
-        let Some(index) = (link as usize).checked_sub(1) else {
+        let Some(index) = self.index_of_link(link) else {
             return if place.block.meta() == place.meta { Ok(None) } else { Err(Lost) };
         };
         let number = place.number().wrapping_add(1) & NUMBER_MASK;

@@ -12,24 +12,8 @@ use crate::table::zone::counter_table::CounterTable;
 impl<'m> CounterTable<'m> {
     /// Returns the slot that a counter or a part of a name leads to, and its index.
     pub(super) fn next_of(&self, slot: &Slot) -> Option<(usize, &'m Slot)> {
-        let indexes = u32::MAX.checked_shr(u32::BITS.saturating_sub(self.index_bits()));
-        let link = slot.extension.load(Acquire) & indexes.unwrap_or(0);
-        let index = (link as usize).checked_sub(1)?;
+        let index = self.index_of_link(slot.extension.load(Acquire))?;
         Some((index, self.slot_at(index)?))
-    }
-
-    /// Returns the link to a part of a name in slot number `index`, in the slot's generation. The bits that no index
-    /// needs have those of the generation: a process that was about to drop a name does not drop the next one, though
-    /// it is in the same slot.
-    pub(super) fn link_to(&self, index: usize, generation: Generation) -> Option<u32> {
-        let link = u32::try_from(index.checked_add(1)?).ok()?;
-        let version = u32::from(generation.bits()).checked_shl(self.index_bits());
-        Some(version.unwrap_or(0) | link)
-    }
-
-    /// Returns the number of bits of a link to the last slot.
-    fn index_bits(&self) -> u32 {
-        usize::BITS.saturating_sub(self.slot_count().leading_zeros())
     }
 
     /// The first part of the name of a counter, with its meta; `None` if it has no name.

@@ -329,7 +329,7 @@ fn memory_per_key_is_bounded() {
     const LEN: usize = 10 << 20;
     // At which key the first one is evicted is a matter of chance.
     const TABLES: u64 = 8;
-    for (is_synced, at_most) in [(false, 128), (true, 196)] {
+    for (is_synced, at_most) in [(false, 128), (true, 192)] {
         let mut keys = 0;
         for secret in 0..TABLES {
             let shared = SharedTable::with_secret(LEN, [secret, 7]);

@@ -19,6 +19,7 @@ use crate::table::words::identity::Hasher;
 use crate::table::words::meta::{Meta, NamespaceIndex};
 use crate::table::words::slot::{Bucket, Slot, WAYS};
 use crate::table::words::stats::{Evicted, Invalid, NamespaceStats, Outcome, ZoneStats};
+use crate::table::words::word::Generation;
 
 /// A table of counters in shared memory, as one process sees it.
 ///
@@ -253,6 +254,26 @@ impl<'m> CounterTable<'m> {
     /// Returns the number of slots.
     pub fn slot_count(&self) -> usize {
         self.parts.buckets.len().saturating_mul(WAYS)
+    }
+
+    /// Returns the link to slot number `index` in its present generation: to a part of a name, or to a block of a log. The
+    /// bits that no index needs have those of the generation: a process that was about to drop a link does not drop the
+    /// next one, though it is to the same slot.
+    pub(crate) fn link_to(&self, index: usize, generation: Generation) -> Option<u32> {
+        let link = u32::try_from(index.checked_add(1)?).ok()?;
+        let version = u32::from(generation.bits()).checked_shl(self.index_bits());
+        Some(version.unwrap_or(0) | link)
+    }
+
+    /// Returns the index in a link; `None`: it leads nowhere.
+    pub(crate) fn index_of_link(&self, link: u32) -> Option<usize> {
+        let indexes = u32::MAX.checked_shr(u32::BITS.saturating_sub(self.index_bits()));
+        ((link & indexes.unwrap_or(0)) as usize).checked_sub(1)
+    }
+
+    /// Returns the number of bits of a link to the last slot.
+    fn index_bits(&self) -> u32 {
+        usize::BITS.saturating_sub(self.slot_count().leading_zeros())
     }
 
     pub(crate) fn slot_at(&self, index: usize) -> Option<&'m Slot> {
