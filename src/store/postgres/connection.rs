@@ -9,7 +9,6 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
@@ -246,12 +245,16 @@ impl Session {
         let session = ServerSession::of(&connection.client).await;
         let session = session.map_err(failure)?;
         if !session.is_direct(connection.port) {
-            let is_shared = async {
+            let one = &connection.client;
+            let other = async {
                 let other = self.log_in(server, &Greeting::default()).await.ok()?;
-                let is_shared = pooler::is_shared(&session, &connection.client, &other.client);
-                is_shared.await.ok()
+                ServerSession::of(&other.client).await.ok()?;
+                Some(other)
             };
-            if let Ok(Some(true)) = timeout(pooler::PATIENCE, is_shared).await {
+            let other = pooler::other_client(one, other).await.map_err(failure)?;
+            if let Some(other) = other.flatten()
+                && pooler::is_shared(&session, one, &other.client).await.unwrap_or(false)
+            {
                 return Err(Failure::Unusable(pooler::SHARED.into()));
             }
         }

@@ -3,9 +3,10 @@
 use super::*;
 use crate::store::postgres::pooler::SHARED;
 use crate::testing::postgres::Pooler;
+use crate::testing::proxy::Proxy;
 
-async fn opened(pooler: &Pooler) -> Result<(), StoreError> {
-    let mut store = connect(pooler.tcp(), PUBLIC);
+async fn opened(address: ServerAddress) -> Result<(), StoreError> {
+    let mut store = connect(address, PUBLIC);
     open(&mut store).await.map(drop)
 }
 
@@ -17,11 +18,24 @@ fn a_pooler_that_gives_sessions_to_others_is_told_as_such() {
             let pooler = Pooler::start(&server, mode, 20);
             // Each time, so that the log says it once.
             for _ in 0..3 {
-                let error = opened(&pooler).await.unwrap_err();
+                let error = opened(pooler.tcp()).await.unwrap_err();
                 assert_eq!(error.failure, Failure::Unusable(SHARED.into()), "{mode}");
                 assert!(!error.is_transient() && !error.may_have_applied());
             }
         }
+    });
+}
+
+#[test]
+fn a_pooler_that_is_slow_is_no_better() {
+    let server = Server::start(&[]);
+    let pooler = Pooler::start(&server, "transaction", 20);
+    let proxy = Proxy::start(&pooler.tcp());
+    // A login takes some 200 ms so.
+    proxy.slow(2000);
+    block_on(async {
+        let error = opened(proxy.address.clone()).await.unwrap_err();
+        assert_eq!(error.failure, Failure::Unusable(SHARED.into()));
     });
 }
 
