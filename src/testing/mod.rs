@@ -1,6 +1,7 @@
 //! Support for tests: memory and time, servers, and the tests that every datastore passes.
 //!
 //! - `table`: memory that processes share, and simulated time; `certificates`, `proxy`: what servers are spoken to through
+//! - `port`: ports of servers that are started again
 //! - `redis`, `postgres`, `cassandra`: servers of the tests' own
 //! - `conformance`: tests that every datastore passes; `server_tests`: tests of those that have servers
 
@@ -10,6 +11,8 @@ pub(crate) mod cassandra;
 pub(crate) mod certificates;
 #[cfg(all(any(test, feature = "conformance"), not(loom)))]
 pub mod conformance;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod port;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod postgres;
 #[cfg(all(test, not(loom)))]

@@ -6,42 +6,36 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
 
-use super::server::{Server, as_postgres, free_port, new_dir};
+use super::server::{Server, as_postgres, new_dir};
 use crate::store::contract::server::ServerAddress;
+use crate::testing::port::Port;
 
 /// A pooler before a server, killed with the value.
 pub(crate) struct Pooler {
     process: Child,
     dir: PathBuf,
-    port: u16,
+    port: Port,
 }
 
 impl Pooler {
     /// Starts a pooler of this mode that has so many sessions of the server at most.
     pub(crate) fn start(server: &Server, mode: &str, sessions: u32) -> Pooler {
         let dir = new_dir();
-        let port = free_port();
-        let process = spawn(&dir, port, server, mode, sessions);
+        let port = Port::take();
+        let process = spawn(&dir, port.number, server, mode, sessions);
         let mut pooler = Pooler { process, dir, port };
-        // The port may be taken by somebody else before the pooler has it.
-        for _ in 0..10 {
-            if pooler.becomes_ready() {
-                return pooler;
-            }
-            pooler.kill();
-            pooler.port = free_port();
-            pooler.process = spawn(&pooler.dir, pooler.port, server, mode, sessions);
-        }
-        panic!("pgbouncer does not start: see {}", pooler.dir.display());
+        assert!(pooler.becomes_ready(), "pgbouncer does not start: see {}", pooler.dir.display());
+        pooler
     }
 
     fn becomes_ready(&mut self) -> bool {
-        for _ in 0..1000 {
+        for _ in 0..6000 {
             if self.process.try_wait().unwrap().is_some() {
                 return false;
             }
+            let listening = format!("listening on 127.0.0.1:{}", self.port.number);
             let log = fs::read_to_string(self.dir.join("pooler.log"));
-            if log.is_ok_and(|log| log.contains(&format!("listening on 127.0.0.1:{}", self.port))) {
+            if log.is_ok_and(|log| log.contains(&listening)) {
                 return true;
             }
             thread::sleep(Duration::from_millis(10));
@@ -49,19 +43,15 @@ impl Pooler {
         false
     }
 
-    fn kill(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-
     pub(crate) fn tcp(&self) -> ServerAddress {
-        ServerAddress::tcp("127.0.0.1", self.port)
+        ServerAddress::tcp("127.0.0.1", self.port.number)
     }
 }
 
 impl Drop for Pooler {
     fn drop(&mut self) {
-        self.kill();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
         if !thread::panicking() {
             let _ = fs::remove_dir_all(&self.dir);
         }

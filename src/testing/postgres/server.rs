@@ -5,7 +5,6 @@ use core::time::Duration;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -16,6 +15,7 @@ use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 use crate::store::contract::server::ServerAddress;
 use crate::testing::certificates::{Authority, Certificate};
 use crate::testing::conformance::block_on;
+use crate::testing::port::Port;
 
 /// A server on a port and a socket of its own, in a directory of its own. It ends with the value,
 /// and with this process in any case.
@@ -24,6 +24,7 @@ pub(crate) struct Server {
     guard: Child,
     dir: PathBuf,
     pub(crate) port: u16,
+    _kept: Port,
 }
 
 /// Script of the guard: `$1` is the directory, the rest is the server's command.
@@ -117,31 +118,19 @@ impl Server {
         };
         let text: String = text.lines().map(quoted).collect();
         fs::write(&path, before + &text).unwrap();
-        let port = free_port();
+        let kept = Port::take();
+        let port = kept.number;
         let guard = spawn(&dir, port);
-        let mut server = Server { guard, dir, port };
-        // The port may be taken by somebody else before the server has it.
-        for _ in 0..10 {
-            if server.becomes_ready() {
-                return server;
-            }
-            server.tell("again");
-            // It says why the last one did not start.
-            let _ = fs::remove_file(server.dir.join("log"));
-            server.port = free_port();
-            server.guard = spawn(&server.dir, server.port);
-        }
-        panic!("postgres does not start: see {}", server.dir.display());
+        let server = Server { guard, dir, port, _kept: kept };
+        assert!(server.becomes_ready(), "postgres does not start: {}", server.log());
+        server
     }
 
-    /// Whether the server answers, for which it has 30 seconds.
-    fn becomes_ready(&mut self) -> bool {
-        for _ in 0..3000 {
+    /// Whether the server answers, for which it has 60 seconds.
+    fn becomes_ready(&self) -> bool {
+        for _ in 0..6000 {
             if self.try_ask("SELECT 1").is_ok() {
                 return true;
-            }
-            if self.log().contains("could not create any TCP/IP sockets") {
-                return false;
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -275,12 +264,6 @@ impl Drop for Server {
         let _ = self.guard.wait();
         let _ = fs::remove_dir_all(&self.dir);
     }
-}
-
-/// Returns a port that nobody has.
-pub(super) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// The clients that may come in without TLS.

@@ -8,7 +8,6 @@ pub(crate) mod fixtures;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -16,6 +15,7 @@ use std::thread;
 use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisResult};
 
 use super::certificates::{Authority, Certificate};
+use super::port::Port;
 use super::server_tests;
 use crate::store::contract::options::{StoreOptions, TlsOptions};
 use crate::store::contract::server::ServerAddress;
@@ -28,6 +28,7 @@ pub(crate) struct Server {
     process: Child,
     dir: PathBuf,
     pub(crate) port: u16,
+    _kept: Port,
     arguments: Vec<String>,
 }
 
@@ -95,24 +96,21 @@ impl Server {
     /// Starts a server in a directory that is there, which goes with the server.
     fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
         let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
-        let port = free_port();
+        let kept = Port::take();
+        let port = kept.number;
         let process = spawn(&dir, port, &arguments);
-        let mut server = Server { process, dir, port, arguments };
-        // The port may be taken by somebody else before the server has it.
-        for _ in 0..100 {
-            if server.becomes_ready() {
-                return server;
-            }
-            server.kill();
-            server.port = free_port();
-            server.process = spawn(&server.dir, server.port, &server.arguments);
-        }
-        panic!("redis-server does not start: see {}", server.dir.display());
+        let mut server = Server { process, dir, port, _kept: kept, arguments };
+        assert!(
+            server.becomes_ready(),
+            "redis-server does not start: see {}",
+            server.dir.display()
+        );
+        server
     }
 
-    /// Whether the server answers before it ends, for which it has 10 seconds.
+    /// Whether the server answers before it ends, for which it has 60 seconds.
     fn becomes_ready(&mut self) -> bool {
-        for _ in 0..1000 {
+        for _ in 0..6000 {
             if self.process.try_wait().unwrap().is_some() {
                 return false;
             }
@@ -194,18 +192,6 @@ impl Server {
         let mut kill = Command::new("kill");
         kill.arg(format!("-{name}")).arg(self.process.id().to_string());
         assert!(kill.status().unwrap().success());
-    }
-}
-
-/// Returns a port that nobody has, nor the one 10,000 above, which a node of a cluster takes, too.
-fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let bus = port.checked_add(10_000);
-        if bus.is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok()) {
-            return port;
-        }
     }
 }
 
