@@ -62,7 +62,7 @@
 # ClusterStore.pm, PostgresStore.pm and CassandraStore.pm. A node that is killed whole loses what it
 # had not pushed; that is not among them (see t/cluster.t).
 #
-#   PORT           the first of twelve ports. Default: twelve that are free, from 21000 on
+#   PORT           the first of twelve ports. Default: twelve that are free, from 17000 on
 #   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it
 #                  (empty: the module is linked in); nothing is built then
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -125,7 +125,7 @@ if [ -z "${NGINX_BINARY:-}" ]; then
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
     NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so
 fi
-PORT=${PORT:-$(free_ports $((21000 + RANDOM % 80 * 12)) 21999 12)}
+PORT=${PORT:-$(free_ports $((17000 + RANDOM % 80 * 12)) 17999 12)}
 
 say "$store, seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
     "$(server_version)"

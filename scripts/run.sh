@@ -60,11 +60,12 @@ trap 'exit 130' INT TERM
 # wait_for_port PORT PROCESS NAME
 wait_for_port() {
     local i
-    for ((i = 0; i < 50; i++)); do
-        ! port_in_use "$1" || break
+    for ((i = 0; i < 600; i++)); do
+        ! port_in_use "$1" || return 0
         kill -0 "$2" 2>/dev/null || die "$3 did not start"
         sleep 0.1
     done
+    die "$3 does not listen on port $1"
 }
 
 # start_node CONF PORT [SED_EXPRESSION]: an nginx with a file of nginx-conf/, in a prefix of its

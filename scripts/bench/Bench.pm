@@ -18,7 +18,8 @@ our @EXPORT_OK = qw(
     stop wait_for work_dir write_results
 );
 
-my $main = $$;
+my $main  = $$;
+my $ports = 0;    # those that were tried
 my @started;
 END {
     local $?;
@@ -129,9 +130,16 @@ sub stop {
     @started = grep { $_ != $pid } @started;
 }
 
+# The next port on which nobody listens: of the 20 from PORT on, as tests are given them, or from 18000 on. The system
+# gives none of these to a client before a server has it.
 sub free_port {
-    my $socket = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1') or die "no port: $!\n";
-    return $socket->sockport;
+    my ($first, $count) = defined $ENV{PORT} ? ($ENV{PORT}, 20) : (18_000, 800);
+    for (1 .. $count) {
+        my $port   = $first + $ports++ % $count;
+        my $socket = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1);
+        return $port if $socket;
+    }
+    die "no free port from $first on\n";
 }
 
 # Waits until a server listens.

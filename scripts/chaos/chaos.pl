@@ -38,7 +38,7 @@ if ($is_plan_only) {
 }
 
 my $begin   = time;
-my $cluster = Cluster->new(nodes => NODES, port => $ENV{PORT} // 21000, store => $store);
+my $cluster = Cluster->new(nodes => NODES, port => $ENV{PORT} // 17000, store => $store);
 my $files   = tempdir('chaos-XXXXXX', TMPDIR => 1, CLEANUP => 1);
 my @latest;       # the last faults, in words
 my @troubles;     # what is wrong

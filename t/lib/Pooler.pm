@@ -6,7 +6,7 @@ use strict;
 use warnings;
 
 use File::Temp qw(tempdir);
-use IO::Socket::INET;
+use POSIX qw(WNOHANG);
 use Time::HiRes qw(sleep time);
 
 # It does not run as root.
@@ -49,12 +49,21 @@ END
         exec @as_user, $program, '-q', "$dir/pooler.ini" or die;
     }
     $self->{pid} = $pid;
-    my $deadline = time + 30;
-    until (IO::Socket::INET->new(PeerAddr => "127.0.0.1:$self->{port}")) {
-        die "pgbouncer does not start: see $dir/log\n" if time > $deadline;
+    my $deadline = time + 60;
+    # Not by connecting: somebody else may have the port.
+    until ($self->log =~ /listening on 127\.0\.0\.1:$self->{port}/) {
+        my $has_ended = waitpid($pid, WNOHANG) == $pid;
+        die "pgbouncer does not start:\n", $self->log if $has_ended || time > $deadline;
         sleep 0.01;
     }
     return $self;
+}
+
+sub log {
+    my ($self) = @_;
+    open my $file, '<', "$self->{dir}/log" or return '';
+    local $/;
+    return <$file> // '';
 }
 
 sub stop {
