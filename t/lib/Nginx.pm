@@ -175,6 +175,15 @@ sub workers {
     return sort { $a <=> $b } @workers;
 }
 
+# Whether a process takes new connections.
+sub listens {
+    my ($self, $pid) = @_;
+    open my $file, '<', '/proc/net/tcp' or die "cannot read: $!\n";
+    my $listening = sprintf ':%04X 0+:0+ 0A ', $self->{port};
+    my %sockets = map { ('socket:[' . (split)[9] . ']' => 1) } grep {/$listening/} <$file>;
+    return scalar grep { $sockets{readlink($_) // ''} } glob "/proc/$pid/fd/*";
+}
+
 # The log.
 
 sub log_lines {
