@@ -20,7 +20,7 @@ use Node;
 use Proxy;
 use Redis;
 use TwoNodes qw(
-    $port @nodes $store $lost $back $killed conf stop settle pushed_under_load no_answer_was_slow
+    $port @nodes $store $lost $back $killed conf stop settle pushed_under_load no_answer_was_slow pushes_all
 );
 
 die "redis-server is not installed\n" if !Redis::is_there();
@@ -99,17 +99,17 @@ subtest 'answers that are slower than the timeout' => sub {
 };
 
 subtest 'QUIT pushes what is left, for as long as the store takes it' => sub {
-    begin(store => 'timeout 5s; connect_timeout 5s;', sync_rate => '30s');
-    $_->wait_for_first_sync for @nodes;
-    # Some four batches.
-    my $sum = $a->load(map {"many-$_"} 1 .. 300)->(300);
-    $proxy_a->delay_pushes(0.6);
-    my $took = $a->stop(undef, 'QUIT');
-    cmp_ok($took, '>', 2.1, sprintf 'it takes %.1f s', $took);
-    cmp_ok($took, '<', 4.5, 'and is bounded');
-    is(sum0(values %{$store->totals('api')}), $sum->{200}, 'all is there');
-    $proxy_a->pass;
-    stop();
+    pushes_all('QUIT', 'all is there', sub {
+        begin(store => 'timeout 5s; connect_timeout 5s;', sync_rate => '10m');
+        $_->wait_for_first_sync for @nodes;
+        # Some four batches.
+        my $sum = $a->load(map {"many-$_"} 1 .. 300)->(300);
+        $proxy_a->delay_pushes(0.6);
+        my $took = $a->stop(undef, 'QUIT');
+        cmp_ok($took, '>', 2.1, sprintf 'it takes %.1f s', $took);
+        stop();
+        return (sum0(values %{$store->totals('api')}), $sum->{200}, $took);
+    });
 };
 
 # As if a copy of each machine had pushed since: what a node's last batch was, Redis says otherwise.
@@ -278,18 +278,16 @@ subtest 'a primary that becomes a replica' => sub {
 };
 
 subtest 'QUIT with 10,000 unsent diffs' => sub {
-    begin(sync_rate => '10s', zone => '16m', store => 'timeout 5s; connect_timeout 5s;');
-    # The first sync is at once, and the next one 10 s later.
-    eventually(sub { defined $store->cli(HGET => 'rl:{api:0}', 'epoch') }, 1, 'the first sync');
-    my $sum = $a->load(map {"key-$_"} 1 .. 10_000)->(10_000);
-    is($sum->{lost}, 0, "$sum->{200} hits");
-    my $unsent = $sum->{200} - sum0(values %{$store->totals('api')});
-    my $took   = $a->stop;
-    cmp_ok($took, '<', 3, "$unsent unsent hits are pushed in time");
-    my $totals = $store->totals('api');
-    is(sum0(values %$totals), $sum->{200}, 'all are in Redis');
-    is(scalar keys %$totals,  10_000,      'by their keys');
-    stop();
+    pushes_all('QUIT', 'all are in Redis', sub {
+        begin(sync_rate => '10m', zone => '16m', store => 'timeout 5s; connect_timeout 5s;');
+        $_->wait_for_first_sync for @nodes;
+        my $sum = $a->load(map {"key-$_"} 1 .. 10_000)->(10_000);
+        is($sum->{lost}, 0, "$sum->{200} hits");
+        my $took = $a->stop;
+        stop();
+        return (sum0(values %{$store->totals('api')}), $sum->{200}, $took);
+    });
+    is(scalar keys %{$store->totals('api')}, 10_000, 'by their keys');
 };
 
 subtest 'a node that is cut off for longer than a window' => sub {
@@ -347,29 +345,34 @@ subtest 'the worker that syncs is killed during its push' => sub {
 
 for my $signal (qw(QUIT TERM)) {
     subtest "$signal, and an answer is cut off" => sub {
-        begin(sync_rate => '10s', workers => 1);
-        $_->wait_for_first_sync for @nodes;
-        # More than is pushed at once.
-        my $sum = $a->load(map {"key-$_"} 1 .. 1000)->(1000);
-        $proxy_a->cut_answers(1);
-        $a->stop($lost, $signal);
-        is(sum0(values %{$store->totals('api')}), $sum->{200}, 'all that was left is in Redis');
-        stop($lost);
+        pushes_all($signal, 'all that was left is in Redis', sub {
+            begin(sync_rate => '10m', workers => 1);
+            $_->wait_for_first_sync for @nodes;
+            # More than is pushed at once.
+            my $sum = $a->load(map {"key-$_"} 1 .. 1000)->(1000);
+            $proxy_a->cut_answers(1);
+            my $took = $a->stop($signal eq 'TERM' ? qr/$lost|$killed/ : $lost, $signal);
+            stop($lost);
+            return (sum0(values %{$store->totals('api')}), $sum->{200}, $took);
+        });
     };
 
     subtest "$signal after the worker that syncs was killed during its push" => sub {
         # So that nobody could sync for 3 s, if the node did not end.
-        begin(store => 'timeout 1s;');
-        hits(a => 1, b => 1);
-        all_know();
-        my $holder = hold_a_push();
-        kill KILL => $holder;
-        $proxy_a->pass;
-        hits(a => 5);
-        my $took = $a->stop(qr/$lost|$killed/, $signal);
-        cmp_ok($took, '<', $signal eq 'QUIT' ? 3 : 1.5, 'ends in time');
-        knows($_) for $store, $b;
-        stop($lost);
+        pushes_all($signal, 'what is counted, in Redis', sub {
+            begin(store => 'timeout 1s;');
+            hits(a => 1, b => 1);
+            all_know();
+            my $holder = hold_a_push();
+            kill KILL => $holder;
+            $proxy_a->pass;
+            hits(a => 5);
+            my $took  = $a->stop(qr/$lost|$killed/, $signal);
+            my $total = total();
+            eventually(sub { $b->rate(ask => 'k') }, $total, 'as the other node knows');
+            stop($lost);
+            return ($total, counted(), $took);
+        });
     };
 }
 

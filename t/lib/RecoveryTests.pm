@@ -212,38 +212,39 @@ sub recovery_tests {
 
     for my $signal (qw(QUIT TERM)) {
         subtest "$signal pushes what is left" => sub {
-            $store->be_empty;
-            $_->start(conf(sync_rate => '30s')) for @nodes;
-            $_->wait_for_first_sync             for @nodes;
             my $count = $signal eq 'TERM' && $store->can('second') ? $store->second : 2000;
             my @keys  = map {"key-$_"} 1 .. $count;
-            my %expected;
-            for my $node (@nodes) {
-                my $sum = $node->load(@keys)->(2000);
-                is($sum->{lost}, 0, "$sum->{200} hits on $node->{name}");
-                $expected{all} += $sum->{200};
-                $node->hit(hit => "of-$node->{name}") for 1 .. 3;
-            }
-            # As long as the store takes what is left, up to 4 s.
-            my $took = $a->stop(undef, $signal);
-            cmp_ok($took, '<', $signal eq 'QUIT' ? 5 : 1.5, 'ends in time');
-            is($store->total(api => 'of-a'), 3, 'what one counted is in ' . $store->label);
-            is($store->total(api => 'of-b'), 0, 'what the other did, is not yet');
-            $took = $b->stop(undef, $signal);
-            cmp_ok($took, '<', $signal eq 'QUIT' ? 5 : 1.5, 'the other ends in time');
-            is(sum0(values %{$store->totals('api')}), $expected{all} + 6, 'and all is there');
+            pushes_all($signal, 'all is there', sub {
+                $store->be_empty;
+                $_->start(conf(sync_rate => '10m')) for @nodes;
+                $_->wait_for_first_sync             for @nodes;
+                my ($counted, @took) = 0;
+                for my $node (@nodes) {
+                    my $sum = $node->load(@keys)->(2000);
+                    is($sum->{lost}, 0, "$sum->{200} hits on $node->{name}");
+                    $node->hit(hit => "of-$node->{name}") for 1 .. 3;
+                    $counted += $sum->{200} + 3;
+                }
+                for my $node (@nodes) {
+                    is($store->total(api => "of-$node->{name}"), 0, "what $node->{name} counted, is not yet there");
+                    push @took, $node->stop($signal eq 'TERM' ? $killed : undef, $signal);
+                }
+                return (sum0(values %{$store->totals('api')}), $counted, @took);
+            });
         };
         subtest "$signal ends in time without a store" => sub {
             for my $is_paused (0, 1) {
-                $store->be_empty;
-                $a->start(impatient());
-                $a->hit(hit => 'k');
-                eventually(sub { $store->total(api => 'k') }, 1, 'it was there');
-                $is_paused ? $store->pause : $store->kill;
-                $a->hit(hit => 'k');
-                my $took = $a->stop($lost, $signal);
-                cmp_ok($took, '<', $signal eq 'QUIT' ? 3 : 1.5, $is_paused ? 'it hangs' : 'it is gone');
-                $store->go_on if $is_paused;
+                ends_within($signal eq 'QUIT' ? 3 : 1.5, $is_paused ? 'it hangs' : 'it is gone', sub {
+                    $store->be_empty;
+                    $a->start(impatient());
+                    $a->hit(hit => 'k');
+                    eventually(sub { $store->total(api => 'k') }, 1, 'it was there');
+                    $is_paused ? $store->pause : $store->kill;
+                    $a->hit(hit => 'k');
+                    my $took = $a->stop($signal eq 'TERM' ? qr/$lost|$killed/ : $lost, $signal);
+                    $store->go_on if $is_paused;
+                    return $took;
+                });
             }
         };
     }

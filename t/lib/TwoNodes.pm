@@ -11,13 +11,14 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
-use List::Util qw(sum0);
+use List::Util qw(max sum0);
 use Node;
 use Test::More;
 
 our @EXPORT = qw(
     $port @nodes $store $lost $back $killed
     connected access patience conf impatient synchronous stop all_know settle start_acquainted sync_now pushed_under_load totals_of_loads no_answer_was_slow
+    pushes_all ends_within
 );
 
 our $port  = $ENV{TEST_NGINX_PORT} || 1984;
@@ -193,6 +194,36 @@ sub totals_of_loads {
     cmp_ok($total, '<=', $made + $lost, 'and no more are in ' . $store->label);
     all_know(k => $total);
     return @sums;
+}
+
+# The seconds for which a node that ends tries to push what is left, though the store takes nothing, by its signal.
+my %patience = (QUIT => 2, TERM => 0.8);
+
+# Tests that nodes that are stopped push all. `try` has nodes count, stops them by that signal, and returns how many
+# hits are in the store, how many were counted, and how long it took to stop each node. One that had all of its time,
+# on a busy machine, has kept its promise whatever it pushed: then there is another try.
+sub pushes_all {
+    my ($signal, $name, $try) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    for my $time (1 .. 5) {
+        my ($total, $counted, @took) = $try->();
+        return is($total, $counted, $name) if $total == $counted || $time == 5 || max(@took) < $patience{$signal};
+        diag(sprintf 'of %s hits, %s were pushed in %s s: once more', $counted, $total, join ' and ', map { sprintf '%.1f', $_ } @took);
+    }
+}
+
+# Tests that a node is stopped in less than so many seconds. `try` stops it, and returns how long that took: it is tried
+# again where a busy machine has no processor for it.
+sub ends_within {
+    my ($seconds, $name, $try) = @_;
+    my $took;
+    for my $time (1 .. 5) {
+        $took = $try->();
+        last if $took < $seconds;
+        diag(sprintf 'it took %.1f s: once more', $took);
+    }
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    cmp_ok($took, '<', $seconds, $name);
 }
 
 # Tests that of these sums of loads.
