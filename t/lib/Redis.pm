@@ -39,7 +39,9 @@ sub start {
         open STDOUT, '>>', "$self->{dir}/log" or die;
         open STDERR, '>&', \*STDOUT or die;
         exec 'redis-server', $self->{config} // (), '--port', $self->{port}, '--bind', '127.0.0.1', '--dir', $self->{dir},
-            '--unixsocket', $self->socket, '--save', '', '--appendonly', 'no', @{$self->{args}}
+            '--unixsocket', $self->socket, '--save', '', '--appendonly', 'no',
+            # Else a server that was a replica begins again with what it was sent then.
+            '--rdb-del-sync-files', 'yes', @{$self->{args}}
             or die;
     }
     $self->{pid} = $pid;

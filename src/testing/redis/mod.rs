@@ -203,6 +203,8 @@ fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
         .args(is_sentinel.then_some("sentinel.conf"))
         .args(["--bind", "127.0.0.1", "--unixsocket", "socket", "--save", ""])
         .args(["--logfile", "log", "--port", "0"])
+        // Else a server that was a replica begins again with what it was sent then.
+        .args(["--rdb-del-sync-files", "yes"])
         .args([port_argument(arguments), &port.to_string()])
         .args(arguments)
         .stdin(Stdio::null())
