@@ -1,6 +1,6 @@
-//! The hash FNV-1a: for what all nodes, or all versions, compute alike. Collisions are easy to craft.
+//! The hash FNV-1a, for values that all nodes or all versions must compute alike. Collisions are easy to craft.
 
-/// The FNV-1a hash, of 64 bits, of words: of those below 256, it is the hash of these bytes.
+/// Computes the 64-bit FNV-1a hash of words. For words below 256, it is the hash of the bytes.
 ///
 /// Source: <http://www.isthe.com/chongo/tech/comp/fnv/>.
 pub(crate) fn fnv1a(words: impl IntoIterator<Item = u64>) -> u64 {

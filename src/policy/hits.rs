@@ -1,4 +1,4 @@
-//! Hits: what is counted, a decimal exact to 0.001.
+//! Hits: a decimal number of counted requests, exact to 0.001.
 
 use core::fmt;
 
@@ -20,7 +20,7 @@ impl Hits {
 
     const SCALE: i64 = 1000;
 
-    /// `thousandths` / 1000 hits, saturated to the representable range.
+    /// Creates a number from thousandths, saturated to the range.
     #[inline]
     pub const fn from_thousandths(thousandths: i64) -> Hits {
         if thousandths > Self::MAX.0 {
@@ -32,52 +32,52 @@ impl Hits {
         }
     }
 
-    /// The number in the upper 48 bits of a word, two's complement: [`Hits::to_upper_bits`].
+    /// Decodes the upper 48 bits of a word, two's complement, as encoded by [`Hits::to_upper_bits`].
     #[inline]
     pub(crate) const fn from_upper_bits(word: u64) -> Hits {
-        // An arithmetic shift keeps the sign. -2^47 alone is out of range, and is never written.
+        // An arithmetic shift keeps the sign. Only -2^47 would be out of range; it is never written.
         Hits((word as i64) >> 16)
     }
 
-    /// The number in the upper 48 bits of a word, zero in the others.
+    /// Encodes the number in the upper 48 bits of a word; the lower ones are zero.
     #[inline]
     pub(crate) const fn to_upper_bits(self) -> u64 {
         (self.0 as u64) << 16
     }
 
-    /// The number in thousandths of a hit.
+    /// Returns the number in thousandths.
     #[inline]
     pub const fn thousandths(self) -> i64 {
         self.0
     }
 
-    /// The integer part (towards zero).
+    /// Returns the integer part (towards zero).
     pub const fn whole(self) -> i64 {
         self.0 / Self::SCALE
     }
 
-    /// `self + other`, saturated.
+    /// Returns `self + other`, saturated.
     #[inline]
     pub const fn plus(self, other: Hits) -> Hits {
         // Two numbers of 48 bits do not overflow 64.
         Self::from_thousandths(self.0.wrapping_add(other.0))
     }
 
-    /// The thousandths of `self + other`.
+    /// Returns the thousandths of `self + other`.
     #[inline]
     pub(crate) const fn plus_unsaturated(self, other: Hits) -> i64 {
         // Two numbers of 48 bits do not overflow 64.
         self.0.wrapping_add(other.0)
     }
 
-    /// `self + value`, saturated, for a `value` of at least zero.
+    /// Returns `self + value`, saturated; `value` must not be negative.
     #[inline]
     pub const fn plus_value(self, value: Hits) -> Hits {
         let sum = self.0.wrapping_add(value.0);
         if sum > Self::MAX.0 { Self::MAX } else { Hits(sum) }
     }
 
-    /// `self + other`, saturated, and zero where that would be negative.
+    /// Returns `self + other`, saturated, and at least zero.
     #[inline]
     pub const fn plus_at_least_zero(self, other: Hits) -> Hits {
         let sum = self.0.wrapping_add(other.0);
@@ -85,22 +85,22 @@ impl Hits {
         if sum > Self::MAX.0 { Self::MAX } else { Hits(sum) }
     }
 
-    /// `self` without so many thousandths, at least zero, of hits of at least zero.
+    /// Returns `self` less so many thousandths, at least zero; `self` must not be negative.
     #[inline]
     pub const fn without_thousandths(self, thousandths: u64) -> Hits {
         let left = self.0.cast_unsigned().saturating_sub(thousandths);
         Hits(left.cast_signed())
     }
 
-    /// `self - other`, saturated.
+    /// Returns `self - other`, saturated.
     #[inline]
     pub const fn minus(self, other: Hits) -> Hits {
         Self::from_thousandths(self.0.wrapping_sub(other.0))
     }
 
-    /// Reads a plain decimal: digits, at most one point, no sign, no exponent.
+    /// Parses a plain decimal: digits, at most one point, no sign, no exponent.
     ///
-    /// Further decimals than three are rounded to the nearest thousandth, halves up.
+    /// More than three decimals are rounded to the nearest thousandth, halves up.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Hits {
 
         let mut value: i64 = 0;
         for &byte in integer {
-            // Saturation keeps the digits checked to the last.
+            // Saturates, so that the remaining digits are still checked.
             value = value.saturating_mul(10).saturating_add(digit(byte)?);
         }
         for place in 0..3 {
@@ -138,7 +138,7 @@ impl Hits {
     }
 }
 
-/// A plain decimal without trailing zeros: `5`, `0.5`, `12.345`.
+/// Writes a plain decimal without trailing zeros: `5`, `0.5`, `12.345`.
 impl fmt::Display for Hits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, thousandths) = (self.0.unsigned_abs() / 1000, self.0.unsigned_abs() % 1000);
@@ -155,10 +155,10 @@ impl fmt::Display for Hits {
     }
 }
 
-/// An error of a text that is no number of hits.
+/// The error for a text that is no number of hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseHitsError {
-    /// Not digits with at most one point between them.
+    /// Something else than digits with at most one point.
     NotADecimal,
     /// More than [`Hits::MAX`].
     TooLarge,
@@ -175,8 +175,8 @@ impl fmt::Display for ParseHitsError {
 
 impl core::error::Error for ParseHitsError {}
 
-/// Returns the decimal that was probably meant by a text that is none: `1000` by `1,000`, `1_000`, `1e3` and `1k`,
-/// `0.5` by `0,5`.
+/// Returns the decimal that was probably meant by an invalid `text`: `1000` for `1,000`, `1_000`, `1e3` and `1k`, `0.5`
+/// for `0,5`.
 pub(crate) fn meant_by(text: &str) -> Option<String> {
     let is_group =
         |group: &str| group.len() == 3 && group.bytes().all(|byte| byte.is_ascii_digit());
@@ -190,7 +190,7 @@ pub(crate) fn meant_by(text: &str) -> Option<String> {
                 Some(number) => (number, 1e3),
                 None => (text, 1.0),
             };
-            // The standard library would take a sign, and words.
+            // The standard library would also accept a sign, and words such as `inf`.
             let is_part = |byte: u8| byte.is_ascii_digit() || b".eE+".contains(&byte);
             let is_number = number.starts_with(|first: char| first.is_ascii_digit());
             let number = number.bytes().all(is_part).then_some(number)?;

@@ -1,8 +1,8 @@
-//! Keys: what hits are counted by, any bytes; and the names that they are counted under.
+//! Keys and counted names: the bytes by which a request is counted, and the name that identifies its counter.
 //!
-//! A name is at most [`MAX_NAME_LEN`] bytes long, so that what a key costs in memory and in stores is
-//! bounded, whatever clients send. Of two kinds of names begin with [`PREFIX`], and no key that is its
-//! own name does, so that none can pass for another:
+//! A name has at most [`MAX_NAME_LEN`] bytes, which bounds the cost of a key in memory and in stores, whatever clients
+//! send. Keys that begin with [`PREFIX`] are always digested, so no client can pass off a key as one of the other two
+//! kinds of name:
 //!
 //! | name | for |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `sha256:` and 64 hexadecimal digits | any other key: the digest of all its bytes |
 //! | `sha256:`, a counter's name, `:`, and one of the above | a key in a counter of that name |
 //!
-//! The names of counters have no colon, nor has a digest: the second colon tells the last two apart.
+//! Neither a counter's name nor a digest contains a colon, so the second colon distinguishes the last two kinds.
 
 use core::fmt::{self, Write as _};
 use std::borrow::Cow;
@@ -19,31 +19,30 @@ use sha2::{Digest as _, Sha256};
 
 use super::printable::Quoted;
 
-/// The longest key that is its own name.
+/// The maximum length of a key that is its own name.
 pub const MAX_PLAIN_LEN: usize = 200;
-/// The longest name of a counter: the value of `counter=`.
+/// The maximum length of a counter's name, the value of `counter=`.
 pub const MAX_COUNTER_LEN: usize = 64;
-/// The longest name that a key is counted under.
+/// The maximum length of a counted name.
 pub const MAX_NAME_LEN: usize = PREFIX.len() + MAX_COUNTER_LEN + 1 + MAX_PLAIN_LEN;
 
-/// Beginning of names that are digests, not keys.
+/// The prefix of names that are not plain keys.
 const PREFIX: &str = "sha256:";
 
-/// Returns whether hits of `key` are accounted: those of an empty key are not.
+/// Returns whether hits of `key` are counted; those of an empty key are not.
 pub const fn is_accounted(key: &[u8]) -> bool {
     !key.is_empty()
 }
 
-/// Whether hits of `key` are accounted, and under the key itself: what nearly all keys are.
+/// Whether hits of `key` are counted under the key itself, as for nearly all keys.
 #[inline]
 pub fn is_plain(key: &[u8]) -> bool {
-    // One comparison, for both bounds.
+    // One comparison checks both bounds.
     key.len().wrapping_sub(1) < MAX_PLAIN_LEN && !key.starts_with(PREFIX.as_bytes())
 }
 
-/// The name under which hits of `key` are counted in the counter of this name; `None` for the one
-/// that is shared, which `counter=default` is too. All that counts or asks goes by it: the table,
-/// the choice of a shard, and the stores.
+/// Returns the name under which hits of `key` are counted in the counter with this name; `None` is the shared one, also
+/// called `counter=default`. The table, the choice of a shard, and the stores all use this name.
 ///
 /// A counter's name matches `[A-Za-z0-9_.-]{1,64}`.
 pub fn counted_name<'k>(key: &'k [u8], counter: Option<&str>) -> Cow<'k, [u8]> {
@@ -57,9 +56,8 @@ pub fn counted_name<'k>(key: &'k [u8], counter: Option<&str>) -> Cow<'k, [u8]> {
     }
 }
 
-/// A key as a line of a log shows it between quotes: its first 100 bytes, of which those that are not
-/// printable ASCII, quotes and backslashes are written as `\xHH`. So no key ends the quotes, and no two
-/// look alike that differ there.
+/// A key for a log line between quotes: its first 100 bytes. Quotes, backslashes, and all bytes that are not printable
+/// ASCII are written as `\xHH`, so a key cannot end the quotes, and different bytes look different.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'k>(pub &'k [u8]);
 
@@ -74,22 +72,22 @@ fn digest(key: &[u8]) -> Vec<u8> {
     name_of_digest(&digest_of(key))
 }
 
-/// The digest of all bytes of a key, or of a name.
+/// Returns the SHA-256 digest of a key or a name.
 pub fn digest_of(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// The name of a key with this digest.
+/// Returns the counted name of a key with this digest.
 pub fn name_of_digest(digest: &[u8; 32]) -> Vec<u8> {
     let mut name = String::from(PREFIX);
     for byte in digest {
-        // A string takes all that is written.
+        // Writing to a string cannot fail.
         let _ = write!(name, "{byte:02x}");
     }
     name.into_bytes()
 }
 
-/// The digest that a name consists of; `None`: it is another kind of name.
+/// Returns the digest that `name` consists of; `None` for other kinds of names.
 pub fn digest_in(name: &[u8]) -> Option<[u8; 32]> {
     let digits = name.strip_prefix(PREFIX.as_bytes())?;
     let mut digest = [0; 32];
@@ -104,7 +102,7 @@ pub fn digest_in(name: &[u8]) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// The key that is counted under a name, as it is shown, and the name of its counter, if it has one.
+/// Splits a counted name into the key, as it is shown, and the name of its counter, if it has one.
 pub fn key_and_counter(name: &[u8]) -> (&[u8], Option<&[u8]>) {
     let rest = name.strip_prefix(PREFIX.as_bytes());
     let parts = rest.and_then(|rest| {
@@ -121,7 +119,7 @@ pub fn key_and_counter(name: &[u8]) -> (&[u8], Option<&[u8]>) {
 mod tests {
     use super::*;
 
-    /// Digests as `printf abc | sha256sum` prints them.
+    /// Digests from `printf abc | sha256sum`.
     const OF_ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     const OF_201_X: &str = "84a0678c90937f5dcf9994d5866668da6b995109c8ad845410559b48a4ecafed";
 
@@ -138,7 +136,7 @@ mod tests {
     fn a_long_key_is_named_by_its_digest() {
         let name = counted_name(&[b'x'; 201], None);
         assert_eq!(name, format!("sha256:{OF_201_X}").as_bytes());
-        // All bytes matter.
+        // All bytes affect the digest.
         for len in [65_535, 65_536, 1 << 20] {
             let mut other = vec![b'x'; len];
             let name = counted_name(&other, None).into_owned();

@@ -1,4 +1,4 @@
-//! Limits, and what they say about a hit.
+//! Limits, and their verdicts on hits.
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -7,51 +7,52 @@ use super::algorithm::{Algorithm, BucketLevel, Reading};
 use super::hits::{self, Hits, ParseHitsError};
 use super::window::{ParseWindowError, WindowSize};
 
-/// A limit: its name and its window. How many hits it admits, or at what rate, may differ from request
-/// to request, and is told beside it.
+/// A limit: its name and its window. The number of hits, or the rate, may differ from request to request, so callers
+/// pass it separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The name of the policy in headers: `<namespace>-<window>`, the window as written.
     pub name: Box<str>,
-    /// The size of the window, or the time that a rate is told for.
+    /// The size of the window, or the time unit of a rate.
     pub size: WindowSize,
-    /// Algorithm by which the stored state is read.
+    /// The algorithm by which the stored state is read.
     pub algorithm: Algorithm,
-    /// Burst of a rate; zero for other limits.
+    /// The burst of a rate; zero for other limits.
     pub burst: Burst,
 }
 
-/// Burst and delay of a limit by a rate.
+/// The burst and the delay of a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
     /// Hits that are admitted above the rate.
     pub hits: Hits,
-    /// Above how many of them an admitted request is held back; `None`: none is.
+    /// Part of the burst that is admitted without a delay; `None` if no request is delayed.
     pub delay: Option<Hits>,
-    /// The rate, if it is told the same for each request.
+    /// The rate, if it is the same for each request.
     pub rate: Option<Hits>,
 }
 
 impl Burst {
-    /// The most hits in a bucket that leaks at this rate.
+    /// Returns the capacity of a bucket that leaks at this rate.
     #[inline]
     pub fn most(&self, rate: Hits) -> Hits {
         match rate {
-            // At no rate, nothing is admitted.
+            // A rate of zero admits nothing.
             Hits::ZERO => Hits::ZERO,
             _ => self.hits.plus_value(Hits::ONE),
         }
     }
 }
 
-/// The time that a rate is told for which is of hits a second.
+/// The time unit of a rate in hits per second.
 const SECOND: WindowSize = match WindowSize::from_millis(1000) {
     Some(second) => second,
     None => WindowSize::MIN,
 };
 
 impl Limit {
-    /// A limit by a `rate` of hits a second, with a burst of so many, in `namespace`: none of them is held back.
+    /// Creates a limit of `rate` hits per second with this burst in `namespace`. All requests within the burst are
+    /// delayed.
     pub fn per_second(namespace: &str, rate: Hits, burst: Hits) -> Limit {
         Limit {
             name: format!("{namespace}-rate").into(),
@@ -61,7 +62,7 @@ impl Limit {
         }
     }
 
-    /// The most hits, where `told` are: those, or where a rate is told, what a bucket holds.
+    /// Returns the maximum number of hits: `told`, or the capacity of a bucket with the rate `told`.
     #[inline]
     pub fn most(&self, told: Hits) -> Hits {
         match self.algorithm {
@@ -70,8 +71,8 @@ impl Limit {
         }
     }
 
-    /// A reading of a counter that this limit may share with one that tells the same rate by other numbers, by those
-    /// that are `told`.
+    /// Returns a reading of a counter with its rate replaced by `told`. Limits that express one rate by other numbers
+    /// share the counter.
     pub fn reading_at(&self, told: Hits, reading: Reading) -> Reading {
         match self.algorithm {
             Algorithm::Bucket => BucketLevel::from(reading).at_rate(told).into(),
@@ -79,7 +80,7 @@ impl Limit {
         }
     }
 
-    /// Milliseconds of the window that [`Limit::most`] is for, as of [`Verdict::window`].
+    /// Returns the window of [`Limit::most`] in milliseconds, as [`Verdict::window`] does.
     pub fn window(&self, told: Hits) -> Option<u64> {
         let reading = match self.algorithm {
             Algorithm::Bucket => BucketLevel::empty(told).into(),
@@ -90,10 +91,10 @@ impl Limit {
     }
 }
 
-/// The text `hits/window` of a limit, read.
+/// A parsed limit, `hits/window`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota<'a> {
-    /// The most hits.
+    /// The maximum number of hits.
     pub hits: QuotaHits<'a>,
     /// The size of the window.
     pub size: WindowSize,
@@ -104,18 +105,18 @@ pub struct Quota<'a> {
 /// The hits of a [`Quota`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaHits<'a> {
-    /// Always so many, above zero.
+    /// A constant, above zero.
     Constant(Hits),
-    /// The value of a text with variables.
+    /// A text with variables.
     Variable(&'a [u8]),
 }
 
 impl<'a> Quota<'a> {
-    /// Reads `hits/window`, such as `5/10s`, `0.5/1m` or `$hits/1h`.
+    /// Parses `hits/window`, such as `5/10s`, `0.5/1m` or `$hits/1h`.
     ///
     /// # Errors
     ///
-    /// [`ParseQuotaError`] says which part is wrong.
+    /// [`ParseQuotaError`] names the part that is wrong.
     pub fn parse(text: &'a [u8]) -> Result<Quota<'a>, ParseQuotaError> {
         let mut parts = text.splitn(2, |&byte| byte == b'/');
         let hits = parts.next().unwrap_or_default();
@@ -132,8 +133,8 @@ impl<'a> Quota<'a> {
         Ok(Quota { hits, size, window })
     }
 
-    /// Returns the quota that was probably meant by a `text` that is none, as a rate of nginx's `limit_req` is:
-    /// `100/1s` by `100r/s`, `10/1m` by `10/m`, `1000/1d` by `1,000/1d`.
+    /// Returns the quota that was probably meant by an invalid `text`, such as a rate of nginx's `limit_req`: `100/1s`
+    /// for `100r/s`, `10/1m` for `10/m`, `1000/1d` for `1,000/1d`.
     pub fn meant_by(text: &[u8]) -> Option<String> {
         let (hits, window) = core::str::from_utf8(text).ok()?.split_once('/')?;
         let hits = hits.strip_suffix('r').unwrap_or(hits);
@@ -154,7 +155,7 @@ impl<'a> Quota<'a> {
     }
 }
 
-/// An error of a text that is no limit. The message says what is accepted.
+/// The error for a text that is no limit. The message says what is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseQuotaError {
     /// There is no slash.
@@ -193,9 +194,9 @@ impl core::error::Error for ParseQuotaError {}
 pub struct Verdict<'a> {
     /// The limit.
     pub limit: &'a Limit,
-    /// The most hits that it admits.
+    /// The maximum number of hits that the limit admits.
     pub hits: Hits,
-    /// Reading after the hit, with the hit if it was charged.
+    /// The reading after the decision; it includes the hit if it was charged.
     pub reading: Reading,
     /// The cost of the hit.
     pub cost: Hits,
@@ -204,7 +205,7 @@ pub struct Verdict<'a> {
 }
 
 impl Verdict<'_> {
-    /// The rate after the hit.
+    /// Returns the rate after the hit.
     pub fn rate(&self) -> Hits {
         self.limit.algorithm.rate(self.limit.size, &self.reading)
     }
@@ -215,8 +216,8 @@ impl Verdict<'_> {
         algorithm.remaining(size, &self.reading, self.hits)
     }
 
-    /// Milliseconds: after an admitted hit of which a whole one is `remaining`, to the window's
-    /// end; else until one more of its cost would be admitted. `None` if none ever will be.
+    /// Returns the milliseconds that headers report as reset. If the hit was admitted and at least one whole hit is
+    /// `remaining`, this is the time to the window's end, else [`Verdict::retry_after`].
     pub fn reset(&self, remaining: Hits) -> Option<u64> {
         if self.admitted && remaining.whole() > 0 {
             let Limit { size, algorithm, .. } = *self.limit;
@@ -226,35 +227,35 @@ impl Verdict<'_> {
         }
     }
 
-    /// Milliseconds until one more hit of this cost would be admitted if none came before it;
-    /// `None` if none ever will be.
+    /// Returns the milliseconds until another hit of this cost would be admitted if none came before it; `None` if none
+    /// ever will be.
     pub fn retry_after(&self) -> Option<u64> {
         let Limit { size, algorithm, .. } = *self.limit;
         algorithm.retry_after(size, &self.reading, self.hits, self.cost)
     }
 
-    /// Milliseconds of the window that `hits` are for: of a rate, those in which they are admitted. If
-    /// that is no whole number, neither is it one of seconds. `None`: they never are.
+    /// Returns the window of `hits` in milliseconds: for a rate, the time in which it admits them; `None` if it never
+    /// does. A fractional number of milliseconds is never returned as whole seconds.
     pub fn window(&self) -> Option<u64> {
         let Limit { size, algorithm, .. } = *self.limit;
         algorithm.window(size, &self.reading, self.hits)
     }
 
-    /// Milliseconds for which an admitted request is held back.
+    /// Returns the milliseconds by which the admitted request is delayed.
     pub fn delay(&self) -> u64 {
         let Limit { size, algorithm, burst, .. } = *self.limit;
         let most = burst.delay.map(|delay| delay.plus_value(Hits::ONE));
         most.map_or(0, |most| algorithm.delay(size, &self.reading, most))
     }
 
-    /// Orders by tightness, the tightest first: by the share of the limit that remains. Of equal
-    /// shares, what refuses comes before what admits, and what refuses for longer first.
+    /// Orders by tightness, tightest first: by the share of the limit that remains, then rejections before admissions,
+    /// then longer waits before shorter ones.
     pub fn tightness(&self, other: &Self) -> Ordering {
-        // remaining / limit < other.remaining / other.limit, without a division. Products of two
-        // numbers of 48 bits.
+        // Compares remaining / limit with other.remaining / other.limit without a division. Both products are of
+        // numbers with 48 bits.
         let crosswise = |one: &Self, two: &Self| {
             let (remaining, limit) = (one.remaining(), two.hits);
-            // What refuses although a part of a hit remains has nothing left of use.
+            // After a rejection, less than a whole hit counts as nothing.
             let is_used_up = !one.admitted && remaining.whole() == 0;
             let remaining = if is_used_up { 0 } else { remaining.thousandths() };
             i128::from(remaining).wrapping_mul(i128::from(limit.thousandths()))
@@ -273,14 +274,14 @@ impl Verdict<'_> {
     }
 }
 
-/// Some limits' verdicts on one hit, the tightest first; equally tight ones in their order.
+/// Returns the verdicts on one hit, tightest first; equally tight ones keep their order.
 pub fn by_tightness<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>) -> Vec<Verdict<'a>> {
     let mut sorted: Vec<_> = verdicts.into_iter().collect();
     sorted.sort_by(Verdict::tightness);
     sorted
 }
 
-/// The tightest of some limits' verdicts, the first of equally tight ones.
+/// Returns the tightest of the verdicts on one hit, the first of equally tight ones.
 pub fn tightest<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>) -> Option<Verdict<'a>> {
     verdicts.into_iter().min_by(Verdict::tightness)
 }
@@ -385,7 +386,7 @@ mod tests {
             verdict.reset(verdict.remaining())
         };
         assert_eq!(reset(1_000, true), Some(6_000));
-        // Less than a whole hit remains: 4.5 + 1 > 5 until an eighth of them is forgotten.
+        // Less than a whole hit remains: 4.5 + 1 > 5 until an eighth of the hits has expired.
         assert_eq!(reset(4_500, true), Some(6_000 + 1_112));
         assert_eq!(reset(5_000, false), Some(6_000 + 2_000));
     }
@@ -407,7 +408,7 @@ mod tests {
         assert_eq!(currents(by_tightness(verdicts)), [50, 10, 1]);
         assert_eq!(currents(tightest(verdicts).into_iter().collect()), [50]);
 
-        // Both are used up: the minute's is so for longer.
+        // Both limits are used up, the minute's for longer.
         let (short, long) = (verdict(&few, 10_000, 0, false), verdict(&many, 100_000, 0, false));
         assert_eq!(long.tightness(&short), Ordering::Less);
         assert_eq!(short.tightness(&long), Ordering::Greater);

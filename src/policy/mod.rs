@@ -1,4 +1,4 @@
-//! The rules of rate limiting as pure functions of counts and time: no I/O, no nginx, no clock.
+//! The arithmetic of rate limiting as pure functions of counts and time: no I/O, no nginx, no clock.
 #![forbid(unsafe_code)]
 
 pub mod algorithm;

@@ -1,4 +1,4 @@
-//! Namespaces: named settings under which hits are counted.
+//! Namespaces: the rules for their names, and their modes of sync.
 
 use core::fmt;
 use core::time::Duration;
@@ -7,15 +7,15 @@ use super::algorithm::{Algorithm, StoredKind};
 use super::hits::Hits;
 use super::options::{OptionError, Syntax, shown, text};
 
-/// The namespace that is meant where none is named.
+/// The namespace of a rule that names none.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
-/// Default of the longest wait for a store that decides.
+/// The default of the longest wait for a synchronous store.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
-/// The longest that it may say.
+/// The maximum of the longest wait.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest name of a zone, store or namespace, in bytes.
+/// The maximum length of the name of a zone, store or namespace, in bytes.
 pub const MAX_NAME_LEN: usize = 64;
 
 /// Whether `name` may name a zone, a store or a namespace: `[A-Za-z0-9_.-]{1,64}` and not `off`.
@@ -25,18 +25,18 @@ pub fn is_valid_name(name: &[u8]) -> bool {
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(byte))
 }
 
-/// The name of a zone, a store or a namespace.
+/// The syntax of the name of a zone, a store or a namespace.
 pub const NAME: Syntax<Box<str>> = Syntax {
     expected: "1 to 64 of A-Z, a-z, 0-9, \"_\", \".\", \"-\", and not \"off\"",
     is_secret: false,
     read: |word| text(word).filter(|_| is_valid_name(word)),
 };
 
-/// The name of a zone, store, namespace or counter, which `what` says.
+/// Checks the name of a zone, store, namespace or counter; `what` says which, for the message.
 ///
 /// # Errors
 ///
-/// If it cannot be one.
+/// If the name is invalid.
 pub fn valid_name<'a>(what: &str, name: &'a [u8]) -> Result<&'a str, OptionError> {
     let text = core::str::from_utf8(name).ok().filter(|_| is_valid_name(name));
     text.ok_or_else(|| {
@@ -48,18 +48,18 @@ pub fn valid_name<'a>(what: &str, name: &'a [u8]) -> Result<&'a str, OptionError
 /// A namespace's mode of sync with its datastore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncMode {
-    /// Never.
+    /// No sync.
     #[default]
     Local,
-    /// Once in so long, 1 ms to 366 days.
+    /// A sync once per period, of 1 ms to 366 days.
     Periodic(Duration),
-    /// Before each request is decided.
+    /// A decision by the store for each request.
     Synchronous,
 }
 
 impl SyncMode {
-    /// Whether hits may be counted by `algorithm`: if nodes converge, in windows, which they sum up; if a store decides
-    /// about each request, as it `decides`.
+    /// Whether hits may be counted by `algorithm`. With periodic sync, only windows can be summed up across nodes. With
+    /// synchronous decisions, the store has to support the algorithm, as `decides` reports.
     pub fn goes_with(self, algorithm: Algorithm, decides: impl FnOnce() -> bool) -> bool {
         match self {
             SyncMode::Local => true,
@@ -69,39 +69,39 @@ impl SyncMode {
     }
 }
 
-/// The decision on a request when a synchronous datastore does not answer in time.
+/// The fallback for a request when a synchronous datastore does not answer in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnError {
-    /// The node decides by what it knows.
+    /// The node decides by its own counts.
     #[default]
     Local,
-    /// It is admitted.
+    /// The request is admitted.
     Allow,
-    /// It is refused.
+    /// The request is rejected.
     Deny,
 }
 
-/// The limit of a node while a store is away that does not decide each request.
+/// The limit that a node applies while a periodically synced store is away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLoss {
-    /// The whole rest of the limit that the node knows of.
+    /// The full limit, by the counts that the node knows.
     #[default]
     Local,
-    /// Its share of each limit.
+    /// The node's share of each limit.
     Share,
 }
 
-/// The share of a limit that all nodes together may keep from the store until their next sync.
+/// The share of a limit that all nodes together may leave unpushed until their next sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncEarly {
-    /// All of it: nothing is pushed before its time.
+    /// The whole limit: nothing is pushed early.
     Off,
     /// A share in thousandths of a percent: 100 to 50,000.
     MilliPercent(u32),
 }
 
-/// 2 %.
+/// Returns 2 %.
 impl Default for SyncEarly {
     fn default() -> Self {
         SyncEarly::MilliPercent(2000)
@@ -109,21 +109,21 @@ impl Default for SyncEarly {
 }
 
 impl SyncEarly {
-    /// `off`, or a share: a decimal of a thousandth at most, and `%`.
+    /// Parses `off`, or a percentage with at most three decimals, such as `0.5%`.
     pub fn parse(word: &[u8]) -> Option<SyncEarly> {
         let [number @ .., b'%'] = word else {
             return (word == b"off").then_some(SyncEarly::Off);
         };
         let percent = Hits::parse(number).ok()?.thousandths();
         let share = u32::try_from(percent).ok()?;
-        // What is finer than that was rounded.
+        // `Hits` rounds further decimals, so they are rejected here.
         let decimals = number.iter().rev().position(|&byte| byte == b'.');
         let is_share = (100..=50_000).contains(&share) && decimals.is_none_or(|it| it <= 3);
         is_share.then_some(SyncEarly::MilliPercent(share))
     }
 }
 
-/// Writes the mode as `sync_rate` has it: `off`, `0`, or seconds, such as `0.5`.
+/// Writes the mode in the syntax of `sync_rate`: `off`, `0`, or seconds, such as `0.5`.
 impl fmt::Display for SyncMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

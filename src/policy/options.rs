@@ -1,9 +1,9 @@
-//! Options: reading the directives of a block, one by one, and what messages say of wrong ones.
+//! Options: a reader of a block's directives, and its error messages.
 //!
-//! A block's builder is given each directive as its name and words, in any order. It matches the
-//! name, and a [`Directive`] reads the words by a [`Syntax`] into one of the builder's fields.
+//! A block's builder gets each directive as a name and words, in any order. It matches the name, and a [`Directive`]
+//! reads the words by a [`Syntax`] into one of the builder's fields.
 //!
-//! Messages end in logs, so nothing of a word that may be a password gets into them.
+//! Messages end in logs, so they contain no part of a word that may be a password.
 
 use core::fmt;
 use core::time::Duration;
@@ -17,36 +17,36 @@ pub struct OptionError {
     directive: Option<DirectiveName>,
 }
 
-/// Something that is accepted, and hardly meant so.
+/// A warning about a directive that is accepted, but probably not meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionWarning {
     /// The message.
     pub message: String,
-    /// The directive that it is about.
+    /// The directive that the warning is about.
     pub directive: DirectiveName,
 }
 
-/// A directive of a block that was read before.
+/// A reference to a directive of a block, which was read already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectiveName {
-    /// Its name.
+    /// The directive's name.
     pub name: &'static str,
-    /// Number of directives of this name before it.
+    /// The number of directives with this name before it.
     pub index: usize,
 }
 
 impl OptionError {
-    /// An error of which `message` is all there is to say. It must not hold a password.
+    /// Creates an error with `message`, which must not contain a password.
     pub fn new(message: impl Into<Box<str>>) -> OptionError {
         OptionError { message: message.into(), directive: None }
     }
 
-    /// Returns the error as one of a directive that was read before.
+    /// Attributes the error to a directive that was read before.
     pub fn of(self, directive: impl Into<DirectiveName>) -> OptionError {
         OptionError { directive: Some(directive.into()), ..self }
     }
 
-    /// The directive that is wrong; `None`: the one that is being read or, if all were, the block.
+    /// Returns the directive that is wrong. `None` is the one being read or, after the last one, the whole block.
     pub fn directive(&self) -> Option<DirectiveName> {
         self.directive
     }
@@ -58,7 +58,7 @@ impl fmt::Display for OptionError {
     }
 }
 
-/// The first directive of this name.
+/// Refers to the first directive with this name.
 impl From<&'static str> for DirectiveName {
     fn from(name: &'static str) -> Self {
         DirectiveName { name, index: 0 }
@@ -67,14 +67,14 @@ impl From<&'static str> for DirectiveName {
 
 impl core::error::Error for OptionError {}
 
-/// The syntax of a word: how it is read, and what messages say of it.
+/// The syntax of a word: its parser, and its description for messages.
 #[derive(Debug)]
 pub struct Syntax<T> {
     /// Accepted words, as the end of a message: `on or off`.
     pub expected: &'static str,
-    /// Whether messages say nothing of what was given.
+    /// Whether messages must not show the word.
     pub is_secret: bool,
-    /// Reads a word; `None` if it is not accepted.
+    /// Parses a word; returns `None` if it is not accepted.
     pub read: fn(&[u8]) -> Option<T>,
 }
 
@@ -86,7 +86,7 @@ pub struct Directive<'a> {
 }
 
 impl<'a> Directive<'a> {
-    /// The directive `name words...;`.
+    /// Creates the directive `name words...;`.
     pub fn new(name: &'a [u8], words: &'a [&'a [u8]]) -> Directive<'a> {
         Directive { name, words }
     }
@@ -95,16 +95,16 @@ impl<'a> Directive<'a> {
     ///
     /// # Errors
     ///
-    /// If the option is set already, or as [`Directive::word`].
+    /// If the option is set already, and those of [`Directive::word`].
     pub fn set<T>(&self, option: &mut Option<T>, syntax: &Syntax<T>) -> Result<(), OptionError> {
         self.set_with(option, || self.word(syntax))
     }
 
-    /// Sets `option` to what `read` makes of the directive.
+    /// Sets `option` to the result of `read`.
     ///
     /// # Errors
     ///
-    /// If the option is set already, or what `read` returns.
+    /// If the option is set already, and those of `read`.
     pub fn set_with<T>(
         &self,
         option: &mut Option<T>,
@@ -117,14 +117,14 @@ impl<'a> Directive<'a> {
         Ok(())
     }
 
-    /// The directive's word, if it has one that `syntax` accepts, and no other.
+    /// Returns the directive's only word, parsed.
     ///
     /// # Errors
     ///
-    /// Anything else.
+    /// If there are more words or none, or `syntax` does not accept the word.
     pub fn word<T>(&self, syntax: &Syntax<T>) -> Result<T, OptionError> {
         let &[word] = self.words else {
-            // No more than their number: what follows a missing ";" may be a password.
+            // Shows only their number: after a missing ";", the words may include a password.
             let (name, count, expected) = (self.name(), self.words.len(), syntax.expected);
             return Err(OptionError::new(format!(
                 "\"{name}\" takes one word, not {count}: {expected}"
@@ -133,7 +133,7 @@ impl<'a> Directive<'a> {
         self.read(word, syntax)
     }
 
-    /// The directive's word, if it has one alone.
+    /// Returns the directive's word if it is the only one.
     pub fn only_word(&self) -> Option<&'a [u8]> {
         match self.words {
             [word] => Some(word),
@@ -141,11 +141,11 @@ impl<'a> Directive<'a> {
         }
     }
 
-    /// The directive's words, if there is at least one and `syntax` accepts all.
+    /// Returns the directive's words, parsed.
     ///
     /// # Errors
     ///
-    /// Anything else.
+    /// If there is no word, or `syntax` does not accept one of them.
     pub fn words<T>(&self, syntax: &Syntax<T>) -> Result<Vec<T>, OptionError> {
         if self.words.is_empty() {
             let (name, expected) = (self.name(), syntax.expected);
@@ -163,15 +163,15 @@ impl<'a> Directive<'a> {
         })
     }
 
-    /// The error that `word`, or one that stays unsaid, is not what was `expected`.
+    /// Creates the error that `word` is not what was `expected`. `None` keeps the word out of the message.
     pub fn invalid(&self, word: Option<&str>, expected: &str) -> OptionError {
         let name = self.name();
         let word = word.map(|word| format!(" \"{word}\"")).unwrap_or_default();
         OptionError::new(format!("invalid {name}{word}: expected {expected}"))
     }
 
-    /// The error that the block has no such directive, but those in `known`; of one in `lacking`, that
-    /// this build does not have it yet.
+    /// Creates the error that the block has no directive of this name, but those in `known`. If the name is in
+    /// `lacking`, the message says that this build does not support it.
     pub fn unknown(&self, known: &[&str], lacking: &[&str]) -> OptionError {
         let (name, known) = (self.name(), known.join(", "));
         if lacking.iter().any(|lacks| lacks.as_bytes() == self.name) {
@@ -182,7 +182,7 @@ impl<'a> Directive<'a> {
         OptionError::new(format!("unknown directive \"{name}\": expected one of {known}"))
     }
 
-    /// The name, as far as it is one: `password=...` may go on with a password.
+    /// Returns the name up to the first character that names do not contain: `password=...` may contain a password.
     fn name(&self) -> String {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         match self.name.iter().position(|byte| !is_part(byte)) {
@@ -192,15 +192,15 @@ impl<'a> Directive<'a> {
     }
 }
 
-/// A word as messages show it: in one line, and so short that what is accepted has room after it.
+/// Formats a word for a message: on one line, and cut so that the accepted words fit behind it.
 pub fn shown(word: &[u8]) -> String {
     const MAX: usize = 128;
     let text = if word.len() > MAX { cut(word, MAX) } else { String::from_utf8_lossy(word).into() };
     text.replace(char::is_control, " ")
 }
 
-/// A word that may be a URL or a connection string with a password (`redis://user:password@host`,
-/// `password=...`): only the scheme or first name.
+/// Formats a word that may be a URL or a connection string with a password (`redis://user:password@host`,
+/// `password=...`). In such a word, only the scheme or first name is kept.
 fn shown_without_password(word: &[u8]) -> String {
     if !word.iter().any(|byte| b"@=?".contains(byte)) {
         return shown(word);
@@ -215,7 +215,7 @@ fn cut(word: &[u8], end: usize) -> String {
     format!("{}...", String::from_utf8_lossy(start))
 }
 
-/// `on` or `off`.
+/// The syntax of `on` or `off`.
 pub const FLAG: Syntax<bool> = Syntax {
     expected: "on or off",
     is_secret: false,
@@ -226,13 +226,13 @@ pub const FLAG: Syntax<bool> = Syntax {
     },
 };
 
-/// An nginx time, or seconds that may have a fraction, of at least 1 ms and at most `max`.
+/// Parses an nginx time, or seconds with an optional fraction; at least 1 ms and at most `max`.
 pub fn time(word: &[u8], max: Duration) -> Option<Duration> {
     let time = Duration::from_millis(parse_time(word)?);
     (!time.is_zero() && time <= max).then_some(time)
 }
 
-/// Any text: UTF-8, not empty, and without the zero byte that ends strings in protocols.
+/// Parses a text: UTF-8, not empty, and without zero bytes, which end strings in protocols.
 pub fn text(word: &[u8]) -> Option<Box<str>> {
     let text = core::str::from_utf8(word).ok()?;
     (!text.is_empty() && !text.contains('\0')).then(|| text.into())

@@ -1,9 +1,8 @@
-//! Text from outside, as a line of a log shows it: nothing in it can end the line or move a
-//! terminal's cursor.
+//! Escaping of foreign text for log lines, so that it can neither end the line nor move a terminal's cursor.
 
 use core::fmt;
 
-/// Shows bytes as ASCII: what is not printable as `\xHH`.
+/// Displays bytes as ASCII. All that are not printable are written as `\xHH`.
 ///
 /// ```
 /// # use ngx_http_rate_limiting_module::policy::printable::Printable;
@@ -18,8 +17,8 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Shows bytes between quotes: `"` and `\` as `\xHH`, too, so that they neither end the quotes nor look
-/// like others that are escaped.
+/// Displays bytes for use between quotes. `"` and `\` are written as `\xHH`, too, so that they neither end the quotes
+/// nor look like an escape.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a [u8]);
 
@@ -38,7 +37,7 @@ fn escape(
     while !bytes.is_empty() {
         let plain = bytes.iter().take_while(|byte| is_plain(byte)).count();
         let (text, rest) = bytes.split_at_checked(plain).unwrap_or_default();
-        // It is ASCII.
+        // `text` is ASCII, so the conversion cannot fail.
         f.write_str(core::str::from_utf8(text).unwrap_or_default())?;
         bytes = match rest {
             [byte, rest @ ..] => {
@@ -63,7 +62,7 @@ mod tests {
             (b"\0\t\r\n\x1b\x1f", r"\x00\x09\x0d\x0a\x1b\x1f"),
             (b"\x7f\x80\xff", r"\x7f\x80\xff"),
             ("\u{e4}\u{85}\u{2028}".as_bytes(), r"\xc3\xa4\xc2\x85\xe2\x80\xa8"),
-            // What was escaped before stays as it is.
+            // Existing escapes stay as they are.
             (br"\x0a", r"\x0a"),
         ] {
             assert_eq!(Printable(text).to_string(), shown);

@@ -1,9 +1,9 @@
-//! The query of a request: its arguments, as nginx's variables `$arg_name` have them.
+//! The query of a request: its arguments, as in nginx's variables `$arg_name`.
 
-/// The value of the first argument `name`, in upper or lower case, that has one: undecoded, perhaps
-/// empty. Neither `name` nor an argument contains a `&`.
+/// Returns the value of the first argument `name` that has one: not decoded, possibly empty. The case of `name` is
+/// ignored; it must not contain `&`.
 ///
-/// Finds what `ngx_http_arg` of nginx does.
+/// Finds the same argument as nginx's `ngx_http_arg`.
 #[inline]
 pub fn argument<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
     let mut rest = query;
@@ -21,7 +21,7 @@ pub fn argument<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
 fn after_name<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
     let (start, rest) = query.split_at_checked(name.len())?;
     let value = rest.strip_prefix(b"=")?;
-    // Names are short: one byte after the other.
+    // Names are short, so bytes are compared one by one.
     let mut pairs = start.iter().zip(name);
     let is_named = pairs.all(|(one, other)| one.eq_ignore_ascii_case(other));
     is_named.then_some(value)

@@ -1,40 +1,39 @@
-//! The part of a limit that a node has charged ahead of its requests, and whether the store still
-//! has it.
+//! Reserves: the sizes of the parts that a store charges ahead for a node, and the record of whether the store still
+//! has them.
 
 use core::num::NonZeroU64;
 
 use super::hits::Hits;
 use super::window::WindowSize;
 
-/// Smallest window, in milliseconds, with reserves: in smaller ones, unused hits come back too
-/// late.
+/// The smallest window with reserves, in milliseconds. In smaller windows, unused hits return too late.
 const SMALLEST: u64 = 1000;
-/// Smallest limit with reserves, in multiples of the number of nodes.
+/// The smallest limit with reserves, in multiples of the number of nodes.
 const LEAST_SHARE: i64 = 10;
 
-/// Size of the first part that a node asks for, in costs of a hit.
+/// The size of the first part that a node asks for, in multiples of a hit's cost.
 pub const FIRST_PART: i64 = 16;
 
-/// The name of an exchange in which a store decided, in the history of a shard: it tells whether the store still has what
-/// it charged then. Only the store that gave it knows what it says; its highest bit is zero.
+/// The identity of an exchange in which a store decided, in the history of a shard. It shows whether the store still
+/// has the charges of the exchange. Only the store that issued it can interpret it. Its highest bit is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witness(pub NonZeroU64);
 
-/// The state of charges that a store made ahead for a node, as far as the node knows.
+/// The reserves that a store has granted to a node, as far as the node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grants {
-    /// Nothing.
+    /// No hits.
     None,
-    /// Some hits, the last of them in this exchange.
+    /// Some hits, the last of them granted in this exchange.
     UpTo(Witness),
-    /// Some hits that the store has lost: nothing is given back to it.
+    /// Some hits that the store has lost, so that nothing may be refunded to it.
     Lost,
 }
 
 impl Grants {
     const LOST: u64 = u64::MAX;
 
-    /// The grants as a word.
+    /// Encodes the grants as a word.
     pub fn to_word(self) -> u64 {
         match self {
             Grants::None => 0,
@@ -43,7 +42,7 @@ impl Grants {
         }
     }
 
-    /// The grants that [`Grants::to_word`] made this word of.
+    /// Decodes a word of [`Grants::to_word`].
     pub fn from_word(word: u64) -> Grants {
         match NonZeroU64::new(word) {
             None => Grants::None,
@@ -53,14 +52,14 @@ impl Grants {
     }
 }
 
-/// Whether hits are reserved of a limit in windows of `size`, by one of so many nodes that live.
+/// Whether reserves are used for a limit with windows of `size`, with so many living nodes.
 pub fn is_reserved_of(limit: Hits, size: WindowSize, nodes: u64) -> bool {
     size.millis() >= SMALLEST && limit >= times(LEAST_SHARE, nodes)
 }
 
-/// The part that a node asks for next, in whole hits: `wanted`, but with what is `left` of its reserve at most its share of
-/// half of the unused hits (`remains` and `left`), which is divided by the nodes that live. `None`: so little that it asks
-/// for single hits of `cost` instead, as near the limit.
+/// Returns the size of the next part, in whole hits: `wanted`, but at most the node's share less what is `left` of its
+/// reserve. The share is half of the unused hits (`remains` and `left`), divided by the living nodes. Returns `None` if
+/// the part would be smaller than two hits of `cost`, which is near the limit: the node then asks for single hits.
 pub fn part(wanted: Hits, remains: Hits, left: Hits, cost: Hits, nodes: u64) -> Option<Hits> {
     let nodes = i64::try_from(nodes.max(1)).unwrap_or(i64::MAX);
     let free = remains.plus(left).thousandths();
@@ -71,8 +70,8 @@ pub fn part(wanted: Hits, remains: Hits, left: Hits, cost: Hits, nodes: u64) -> 
     (part >= cost.plus(cost) && part > Hits::ZERO).then_some(part)
 }
 
-/// Returns the remainder that the store must know for a part to be charged. Others may have taken
-/// some since this node knew it, and the part is at most half of the rest even then.
+/// Returns the remainder that the store must see before it charges a part. Other nodes may have taken hits meanwhile;
+/// even then, the part is at most half of the rest.
 pub fn room_for(part: Hits, nodes: u64) -> Hits {
     let nodes = i64::try_from(nodes.max(2)).unwrap_or(i64::MAX);
     Hits::from_thousandths(part.thousandths().saturating_mul(nodes))
@@ -113,7 +112,7 @@ mod tests {
             (500, 1000, 0, 1, 10, Some(50)),
             (500, 1000, 0, 1, 1, Some(500)),
             (500, 999, 0, 1, 1, Some(499)),
-            // What it has is of its share.
+            // The reserve that is left counts toward the share.
             (500, 950, 50, 1, 10, None),
             (500, 975, 25, 1, 10, Some(25)),
             (500, 40, 0, 1, 10, Some(2)),

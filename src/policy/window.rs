@@ -1,10 +1,9 @@
-//! Windows: their sizes, where a moment falls in them, and clocks.
+//! Windows: their sizes, positions in time, and clocks.
 
 use core::fmt;
 use core::num::NonZeroU64;
 
-/// Greatest difference in milliseconds between the clocks of two processes, without one having been
-/// set.
+/// The greatest difference in milliseconds between the clocks of two processes, unless a clock was set.
 pub const CLOCK_SKEW: u64 = 1000;
 
 /// A moment: milliseconds of Unix time.
@@ -16,23 +15,23 @@ pub struct UnixMillis(pub u64);
 pub struct UnixSeconds(pub u64);
 
 impl UnixSeconds {
-    /// The second that a moment is in.
+    /// Returns the second that contains `at`.
     pub const fn of(at: UnixMillis) -> UnixSeconds {
         UnixSeconds(at.0 / SECOND)
     }
 
-    /// Returns the start.
+    /// Returns the start of the second.
     pub const fn millis(self) -> UnixMillis {
         UnixMillis(self.0.saturating_mul(SECOND))
     }
 }
 
-/// The time as its user sees it. The shell implements it over nginx's clock, tests over a number.
+/// A clock. The shell implements it with nginx's clock, tests with a number.
 pub trait Clock {
-    /// The time of the caller's last look at the clock: cheap, and late by at most the time
-    /// that the caller has been busy since.
+    /// Returns the cached time: cheap, and late by at most the time that the caller has been busy since the last
+    /// update.
     fn now(&self) -> UnixMillis;
-    /// A new look at the clock.
+    /// Reads the clock anew.
     fn fresh(&self) -> UnixMillis;
 }
 
@@ -47,7 +46,7 @@ impl WindowSize {
     /// The largest size in milliseconds: 366 days.
     pub const MAX_MILLIS: u64 = 366 * DAY;
 
-    /// A window of `millis` milliseconds, if that is in the legal range.
+    /// Returns a window of `millis` milliseconds, if that is in the range.
     pub const fn from_millis(millis: u64) -> Option<WindowSize> {
         match NonZeroU64::new(millis) {
             Some(size) if millis <= Self::MAX_MILLIS => Some(WindowSize(size)),
@@ -55,23 +54,23 @@ impl WindowSize {
         }
     }
 
-    /// The size in milliseconds.
+    /// Returns the size in milliseconds.
     pub const fn millis(self) -> u64 {
         self.0.get()
     }
 
-    /// Returns the milliseconds, which are never 0.
+    /// Returns the size in milliseconds, which is never 0.
     #[inline]
     pub const fn nonzero_millis(self) -> NonZeroU64 {
         self.0
     }
 
-    /// The size in seconds, if that is a whole number.
+    /// Returns the size in seconds, if that is a whole number.
     pub const fn seconds(self) -> Option<u64> {
         if self.millis().is_multiple_of(1000) { Some(self.millis() / 1000) } else { None }
     }
 
-    /// Reads an nginx time (`500ms`, `1h30m`) or seconds, which may have a fraction (`0.5`).
+    /// Parses an nginx time (`500ms`, `1h30m`), or seconds with an optional fraction (`0.5`).
     ///
     /// # Errors
     ///
@@ -81,15 +80,14 @@ impl WindowSize {
         WindowSize::from_millis(millis).ok_or(ParseWindowError)
     }
 
-    /// Returns the window of `now`, and the position in it. Windows start at multiples of their
-    /// size.
+    /// Returns the position of `now` in its window. Windows start at multiples of their size.
     #[inline]
     pub fn at(self, now: UnixMillis) -> WindowPosition {
         WindowPosition { number: now.0 / self.0, elapsed: now.0 % self.0 }
     }
 }
 
-/// In the largest unit that gives a whole number: `1m`, `90s`, `500ms`.
+/// Writes the size in the largest unit that gives a whole number: `1m`, `90s`, `500ms`.
 impl fmt::Display for WindowSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND)];
@@ -99,7 +97,7 @@ impl fmt::Display for WindowSize {
     }
 }
 
-/// A place in time, relative to windows of one size.
+/// A position in time, relative to windows of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowPosition {
     /// The number of the window: Unix time divided by the size, rounded down.
@@ -109,8 +107,7 @@ pub struct WindowPosition {
 }
 
 impl WindowPosition {
-    /// Whether the next window of this size is so near that it is counted in, should another process, whose
-    /// clock is a little ahead, do so.
+    /// Whether the next window is so near that another process, whose clock is slightly ahead, may count in it already.
     #[inline]
     pub fn is_before_next(self, size: WindowSize) -> bool {
         size.millis().saturating_sub(self.elapsed) <= (size.millis() / 10).min(CLOCK_SKEW)
@@ -122,7 +119,7 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// Units of nginx times, in the order in which they must appear.
+/// The units of nginx times, in the order in which they must appear.
 const UNITS: [(&[u8], u64); 8] = [
     (b"y", 365 * DAY),
     (b"M", 30 * DAY),
@@ -134,11 +131,10 @@ const UNITS: [(&[u8], u64); 8] = [
     (b"ms", 1),
 ];
 
-/// Reads a time as nginx writes it, or seconds with up to three decimals; in milliseconds.
+/// Parses an nginx time, or seconds with up to three decimals, to milliseconds.
 ///
-/// Returns `None` for anything else, and for what does not fit 64 bits. The syntax is that of
-/// nginx's `ngx_parse_time()`: units from the largest to the smallest, each once, a bare number
-/// last and in seconds.
+/// Returns `None` for anything else, and for numbers that do not fit 64 bits. The syntax is that of nginx's
+/// `ngx_parse_time()`: units from the largest to the smallest, each once; a bare number is last, and in seconds.
 pub fn parse_time(text: &[u8]) -> Option<u64> {
     if text.contains(&b'.') {
         let mut parts = text.splitn(2, |&byte| byte == b'.');
@@ -173,15 +169,14 @@ pub fn parse_time(text: &[u8]) -> Option<u64> {
             UNITS.get(index)?.1
         };
         total = total.checked_add(parse_digits(number)?.checked_mul(millis)?)?;
-        // Between units, as nginx has it.
+        // nginx allows blanks between units.
         let blanks = tail.iter().take_while(|byte| **byte == b' ').count();
         rest = if unit.is_empty() { tail } else { tail.get(blanks..)? };
     }
     (!text.is_empty()).then_some(total)
 }
 
-/// Returns a warning about a `time` in months, which is mostly meant in minutes; `None` if it has
-/// no months.
+/// Returns a warning for a `time` in months, since minutes are usually meant; `None` without months.
 pub fn warn_of_months(time: &[u8]) -> Option<String> {
     let time = core::str::from_utf8(time).ok()?;
     time.contains('M')
@@ -198,7 +193,7 @@ fn parse_digits(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A text that is not the size of a window.
+/// The error for a text that is no window size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseWindowError;
 

@@ -1,8 +1,7 @@
 //! The leaky bucket of nginx's `limit_req`: hits fill it, and leak at a constant rate.
 //!
-//! Source: `ngx_http_limit_req_lookup()` in nginx's `ngx_http_limit_req_module.c`. What is the *excess*
-//! there is one hit less than what is in the bucket here: so an empty bucket holds nothing, and a full
-//! one `burst + 1`, which is the limit.
+//! Source: `ngx_http_limit_req_lookup()` in nginx's `ngx_http_limit_req_module.c`. Its *excess* is one hit less than
+//! the level here: an empty bucket holds 0 hits, and a full one holds the limit, `burst + 1`.
 
 use core::num::{NonZeroU64, NonZeroU128};
 
@@ -17,17 +16,17 @@ pub(super) struct LeakyBucket;
 /// The level of a key's bucket at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketLevel {
-    /// The hits in it.
+    /// Hits in the bucket.
     pub hits: Hits,
     /// Hits that leak in the time unit of the rate.
     pub rate: Hits,
     /// Time of the last fill.
     pub at: UnixMillis,
-    /// Leaked share of the next thousandth, in parts of [`Leak`].
+    /// Leaked part of the next thousandth, in units of its [`Leak`]'s `parts_of_thousandth`.
     part: u64,
 }
 
-/// The number of thousandths that leak in a millisecond, as a fraction.
+/// A leak rate: thousandths per millisecond, as a fraction.
 #[derive(Clone, Copy, Debug)]
 struct Leak {
     parts: u64,
@@ -38,8 +37,8 @@ impl Leak {
     const MINUTE: NonZeroU64 = NonZeroU64::new(60_000).unwrap();
     const SECOND: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 
-    /// The leak of a bucket with `rate` hits in `size`. As in `limit_req`, a whole number for a minute is
-    /// one of thousandths for a second, rounded down; what `limit_req` cannot say is exact.
+    /// Returns the leak of a bucket with `rate` hits in `size`. As in `limit_req`, a whole number of hits per minute is
+    /// rounded down to thousandths per second. Rates that `limit_req` cannot express are exact.
     #[inline]
     fn of(rate: Hits, size: WindowSize) -> Leak {
         let rate = rate.thousandths().cast_unsigned();
@@ -49,8 +48,8 @@ impl Leak {
         }
     }
 
-    /// The leak of `rate` thousandths in a minute.
-    // A function of its own: others need no division.
+    /// Returns the leak of `rate` thousandths in a minute.
+    // Out of line, since rates of other sizes need no division.
     #[cold]
     #[inline(never)]
     fn of_minute(rate: u64) -> Leak {
@@ -61,7 +60,7 @@ impl Leak {
         Leak { parts, parts_of_thousandth }
     }
 
-    /// Returns the leak of so many milliseconds: thousandths, and parts of the next one.
+    /// Returns the leak in `millis` milliseconds: whole thousandths, and the parts of the next one.
     #[inline]
     fn in_millis(self, millis: u64) -> (u64, u64) {
         let of = self.parts_of_thousandth;
@@ -71,7 +70,7 @@ impl Leak {
         }
     }
 
-    /// Computes [`Leak::in_millis`] with more bits, which takes longer.
+    /// Computes [`Leak::in_millis`] in 128 bits, which is slower.
     #[cold]
     fn in_many_millis(self, millis: u64) -> (u64, u64) {
         let of = NonZeroU128::from(self.parts_of_thousandth);
@@ -80,8 +79,8 @@ impl Leak {
         (whole(parts / of), whole(parts % of))
     }
 
-    /// Milliseconds in which so many thousandths leak, when `part` of the first has leaked; `None`: they
-    /// never do.
+    /// Returns the milliseconds in which so many thousandths leak if `part` of the first has leaked already; `None` if
+    /// nothing leaks.
     #[inline]
     fn time_of(self, thousandths: u64, part: u64) -> Option<u64> {
         if thousandths == 0 {
@@ -94,14 +93,14 @@ impl Leak {
         }
     }
 
-    /// Computes the time of a leak with more bits, which takes longer.
+    /// Computes [`Leak::time_of`] in 128 bits, which is slower.
     #[cold]
     fn long_time_of(self, thousandths: u64, part: u64) -> u64 {
         let millis = self.parts_of(thousandths, part).div_ceil(u128::from(self.parts.max(1)));
         u64::try_from(millis).unwrap_or(u64::MAX)
     }
 
-    /// Parts of so many thousandths, when `part` of the first has leaked.
+    /// Returns the parts of so many thousandths, less the `part` that has leaked.
     fn parts_of(self, thousandths: u64, part: u64) -> u128 {
         let parts = u128::from(thousandths).saturating_mul(self.parts_of_thousandth.get().into());
         parts.saturating_sub(part.into())
@@ -109,12 +108,12 @@ impl Leak {
 }
 
 impl BucketLevel {
-    /// An empty bucket with `rate`.
+    /// Returns an empty bucket with `rate`.
     pub fn empty(rate: Hits) -> BucketLevel {
         BucketLevel { rate, ..BucketLevel::default() }
     }
 
-    /// Returns the level with another leak rate from now on.
+    /// Returns the bucket with its leak rate changed to `rate`.
     pub fn at_rate(self, rate: Hits) -> BucketLevel {
         match self.rate == rate {
             true => self,
@@ -122,24 +121,23 @@ impl BucketLevel {
         }
     }
 
-    /// Returns the leak of a bucket with `rate`: thousandths, and the milliseconds in which they
-    /// leak.
+    /// Returns the leak of a bucket with `rate` as a fraction: thousandths, and the milliseconds in which they leak.
     pub(super) fn leak(rate: Hits, size: WindowSize) -> (u64, u64) {
         let leak = Leak::of(rate, size);
         (leak.parts, leak.parts_of_thousandth.get())
     }
 
-    /// Returns the hits per second that leak from a bucket with `rate`.
+    /// Returns the hits that leak per second from a bucket with `rate`.
     ///
-    /// Both numbers of the fraction fit into a `f64`, and its division is rounded correctly: so equal fractions have
-    /// equal bits. Others differ in them, unless they are the same to 15 digits.
+    /// Both numbers of the fraction fit into an `f64`, and IEEE division rounds correctly, so equal fractions have
+    /// equal bits. Different fractions have different bits unless they agree to 15 digits.
     pub(super) fn per_second(rate: Hits, size: WindowSize) -> f64 {
         let Leak { parts, parts_of_thousandth } = Leak::of(rate, size);
-        // A thousandth in a millisecond is a hit in a second.
+        // Thousandths per millisecond equal hits per second.
         parts as f64 / parts_of_thousandth.get() as f64
     }
 
-    /// Returns `level` as it is at `now`, in a bucket with `rate`.
+    /// Returns the bucket at `now`, given the stored `level` and its leak `rate`.
     #[inline]
     pub(super) fn of(rate: Hits, size: WindowSize, level: Level, now: UnixMillis) -> BucketLevel {
         let (leaked, part) = Leak::of(rate, size).in_millis(level.age(now));
@@ -147,16 +145,16 @@ impl BucketLevel {
         BucketLevel { hits, rate, at: level.at, part: if hits == Hits::ZERO { 0 } else { part } }
     }
 
-    /// A level of which the same is read at `now`, whatever clock it was read by: to the thousandth, or
-    /// to what leaks in a millisecond if that is more.
+    /// Returns a stored level that yields this reading at `now`, exact to a thousandth, or to the leak of a millisecond
+    /// if that is more. The reading may come from another clock.
     pub(super) fn level(self, size: WindowSize, now: UnixMillis) -> Level {
-        // So long ago that the part has leaked since.
+        // Dates the fill back by the time in which the part leaked.
         let leaking = self.part.checked_div(Leak::of(self.rate, size).parts);
         let at = now.0.saturating_sub(leaking.unwrap_or(0));
         BucketLevel { part: 0, ..self }.filled(size, UnixMillis(at))
     }
 
-    /// The level of the bucket that holds this at a moment, when no part has leaked.
+    /// Returns the stored level of a bucket that was filled to this at `at`, with no part leaked.
     #[inline]
     fn filled(self, size: WindowSize, at: UnixMillis) -> Level {
         let leak = Leak::of(self.rate, size);
@@ -166,13 +164,13 @@ impl BucketLevel {
         Level {
             hits: self.hits,
             at,
-            // After it is empty.
+            // Rounded up, so that the bucket is empty by then.
             mark: UnixSeconds(second.saturating_add(1)),
         }
     }
 
-    /// The level of the bucket that `counted` hits were added to at `now`, and what it is then. A hit that is
-    /// refused changes nothing, unless the clock was set back, when what is in the bucket begins to leak anew.
+    /// Returns the stored level and the reading after `counted` hits are added at `now`. A rejected hit changes
+    /// neither, unless the clock was set back: the level then leaks from the new time.
     #[inline]
     pub(super) fn after_hit(
         self,
@@ -189,7 +187,7 @@ impl BucketLevel {
         (filled.filled(size, at), filled)
     }
 
-    /// Milliseconds until no more than `most` hits are in it; `None`: that is never so.
+    /// Returns the milliseconds until the bucket holds at most `most` hits; `None` if it never will.
     #[inline]
     fn time_until(&self, size: WindowSize, most: Hits) -> Option<u64> {
         let above = u64::try_from(self.hits.minus(most).thousandths()).unwrap_or(0);
@@ -199,7 +197,7 @@ impl BucketLevel {
         Leak::of(self.rate, size).time_of(above, self.part)
     }
 
-    /// The parts above `most` hits, and how many leak in a millisecond.
+    /// Returns the parts above `most` hits, and the parts that leak per millisecond.
     fn parts_above(&self, size: WindowSize, most: Hits) -> Option<(u128, u64)> {
         let leak = Leak::of(self.rate, size);
         let above = u64::try_from(self.hits.minus(most).thousandths()).unwrap_or(0);
@@ -207,8 +205,8 @@ impl BucketLevel {
     }
 }
 
-/// Milliseconds in which `limit` hits leak at a rate of `rate` in `size`; `None`: they never do. If that
-/// is no whole number, neither is it one of seconds.
+/// Returns the milliseconds in which `limit` hits leak at `rate` per `size`; `None` if they never leak. A fractional
+/// number of milliseconds is never returned as whole seconds.
 fn refill(limit: Hits, rate: Hits, size: WindowSize) -> Option<u64> {
     let [limit, rate] = [limit, rate].map(|hits| i128::from(hits.thousandths()));
     let product = limit.checked_mul(size.millis().into())?;
@@ -248,11 +246,11 @@ impl Method for LeakyBucket {
         level.time_until(size, limit.minus(cost))
     }
 
-    /// Until so much has leaked, rounded down.
+    /// Returns the milliseconds until the excess over `most` has leaked, rounded down.
     fn delay(size: WindowSize, level: &BucketLevel, most: Hits) -> u64 {
         let millis = level.parts_above(size, most).map_or(0, |(parts, leak)| match parts {
             0 => 0,
-            // What never leaks is waited for as long as there are numbers.
+            // A bucket without a leak delays for as long as the type allows.
             parts => parts.checked_div(leak.into()).unwrap_or(u128::MAX),
         });
         u64::try_from(millis).unwrap_or(u64::MAX)

@@ -13,9 +13,9 @@ pub(super) struct Elastic;
 pub struct ElasticCount {
     /// Start of the window, in whole seconds.
     pub first: UnixMillis,
-    /// The hits in it.
+    /// Hits in the window.
     pub hits: Hits,
-    /// Milliseconds since it was last extended; less than its size, or there are no hits.
+    /// Milliseconds since the last extension; less than the window's size unless there are no hits.
     pub idle: u64,
 }
 
@@ -29,7 +29,7 @@ impl ElasticCount {
         ElasticCount { first: level.mark.millis(), hits: level.hits, idle: level.age(now) }
     }
 
-    /// The level that this was read of at `now`.
+    /// Returns the stored level that yields this reading at `now`.
     pub(super) fn level(self, now: UnixMillis) -> Level {
         Level {
             hits: self.hits,
@@ -38,7 +38,7 @@ impl ElasticCount {
         }
     }
 
-    /// The level of the window that a hit at `now` extends, and what it is then: this is what it was `before`.
+    /// Returns the stored level and the reading after a hit at `now`; `before` is the stored level until then.
     #[inline]
     pub(super) fn after_hit(
         self,
@@ -80,7 +80,7 @@ impl Method for Elastic {
         size.millis().saturating_sub(count.idle)
     }
 
-    /// Now, or at the window's end.
+    /// Returns 0 if there is room, else the milliseconds to the window's end.
     fn retry_after(size: WindowSize, count: &ElasticCount, limit: Hits, cost: Hits) -> Option<u64> {
         if has_room(count.hits, limit, cost) {
             return Some(0);

@@ -1,4 +1,4 @@
-//! The fixed window: only hits of the window that a moment is in count.
+//! The fixed window: only the hits of the current window count.
 
 use super::method::{Method, has_room};
 use super::windows::WindowCounts;
@@ -10,7 +10,7 @@ pub(super) struct Fixed;
 impl Method for Fixed {
     type Stored = WindowCounts;
 
-    /// `current`.
+    /// Returns `current`.
     fn rate(_: WindowSize, counts: &WindowCounts) -> Hits {
         counts.current
     }
@@ -28,7 +28,7 @@ impl Method for Fixed {
         counts.left(size)
     }
 
-    /// Now, or at the window's end.
+    /// Returns 0 if there is room, else the milliseconds to the window's end.
     fn retry_after(
         size: WindowSize,
         counts: &WindowCounts,

@@ -10,17 +10,17 @@ use crate::policy::window::{UnixMillis, WindowSize};
 /// A kind of stored state: algorithms of one kind read the same state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StoredKind {
-    /// The hits of two windows, which begin at multiples of their size.
+    /// Hits of two adjacent windows, which begin at multiples of their size.
     #[default]
     Windows,
-    /// A level that changed last at a moment.
+    /// A level, with the time of its last change.
     Level(LevelKind),
-    /// The hits of the last `size`, with the time of each.
+    /// The hits of the last `size`, each with its time.
     Log,
 }
 
 impl StoredKind {
-    /// All of them; of a bucket, at no rate.
+    /// All kinds; the bucket has rate 0.
     pub const ALL: &[StoredKind] = &[
         StoredKind::Windows,
         StoredKind::Level(LevelKind::Elastic),
@@ -33,21 +33,21 @@ impl StoredKind {
         self.at_rate(BucketLevel::from(*reading).rate)
     }
 
-    /// Its number in identities of counters, and in stores.
+    /// Returns the kind's number in counter identities and in stores.
     pub const fn wire_id(self) -> u8 {
         match self {
             StoredKind::Windows => 0,
             StoredKind::Level(LevelKind::Elastic) => 1,
             StoredKind::Log => 2,
-            // 3 was a bucket that all rates of a key had in common.
+            // 3 was a bucket shared by all rates of a key.
             StoredKind::Level(LevelKind::Bucket(_)) => 4,
         }
     }
 
-    /// Returns the number that tells counters of one kind, namespace and key apart: the window size
-    /// in milliseconds, or the rate in hits per second as the bits of an `f64`.
+    /// Returns the number that distinguishes counters of one kind, namespace and key: the window size in milliseconds,
+    /// or a rate in hits per second as the bits of an `f64`.
     ///
-    /// Rates are the same if they come to the same hits a second, as 600 in a minute and 10 in a second do.
+    /// Rates with equal hits per second are the same: 600 per minute and 10 per second share a counter.
     pub fn measure(self, size: WindowSize) -> u64 {
         match self {
             StoredKind::Level(LevelKind::Bucket(rate)) => {
@@ -59,7 +59,7 @@ impl StoredKind {
         }
     }
 
-    /// Returns this kind for a limit of `hits`: a bucket's rate.
+    /// Returns this kind for a limit of `hits`, which is the rate of a bucket.
     #[inline]
     pub const fn at_rate(self, hits: Hits) -> StoredKind {
         match self {
@@ -68,8 +68,7 @@ impl StoredKind {
         }
     }
 
-    /// Returns the leak of a bucket: thousandths, and the milliseconds in which they leak, both
-    /// whole numbers.
+    /// Returns the leak of a bucket as two whole numbers: thousandths, and the milliseconds in which they leak.
     pub fn leak(self, size: WindowSize) -> Option<(u64, u64)> {
         match self {
             StoredKind::Level(LevelKind::Bucket(rate)) => Some(BucketLevel::leak(rate, size)),
@@ -77,7 +76,7 @@ impl StoredKind {
         }
     }
 
-    /// Whether hits change it that are refused, too.
+    /// Whether rejected hits change the stored state, too.
     #[inline]
     pub const fn changes_with_refusals(self) -> bool {
         match self {
@@ -88,8 +87,7 @@ impl StoredKind {
         }
     }
 
-    /// Encodes the kind for messages between processes of one build: its number, and a bucket's
-    /// rate.
+    /// Encodes the kind for messages between processes of one build: its number, and a bucket's rate.
     pub fn to_word(self) -> u64 {
         let rate = match self {
             StoredKind::Level(LevelKind::Bucket(rate)) => rate.thousandths().unsigned_abs(),
@@ -107,12 +105,12 @@ impl StoredKind {
     }
 }
 
-/// Rules by which time and hits change a [`Level`].
+/// The rule by which time and hits change a [`Level`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LevelKind {
     /// An elastic window: time ends it, and each hit extends it.
     Elastic,
-    /// A bucket, from which so many hits leak in the time that its rate is told for.
+    /// A bucket with this leak rate, in hits per size of the limit's window.
     Bucket(Hits),
 }
 
@@ -126,8 +124,7 @@ impl LevelKind {
         }
     }
 
-    /// Returns how many of `hits` are added to the level of `read` where rejected hits count, too:
-    /// these fill a bucket to `most` only.
+    /// Returns how many of `hits` a rejected hit adds where rejected hits count: a bucket is filled at most to `most`.
     #[inline]
     pub fn filling(self, read: &Reading, most: Hits, hits: Hits) -> Hits {
         match self {
@@ -139,7 +136,7 @@ impl LevelKind {
         }
     }
 
-    /// The level that a reading of `now` was made of; or of a bucket, one of which the same is read.
+    /// Returns the level that yields `reading` at `now`. For a bucket, it may differ from the one that was read.
     pub fn level_of(self, size: WindowSize, reading: Reading, now: UnixMillis) -> Level {
         match self {
             LevelKind::Elastic => ElasticCount::from(reading).level(now),
@@ -147,8 +144,7 @@ impl LevelKind {
         }
     }
 
-    /// Returns the level after a hit at `now`, of which `counted` hits are counted: none of a
-    /// refused hit.
+    /// Returns the level after a hit at `now`; `counted` is 0 for a rejected hit.
     pub fn after_hit(
         self,
         size: WindowSize,
@@ -160,8 +156,7 @@ impl LevelKind {
         self.after_hit_on(size, level, read, now, counted).0
     }
 
-    /// Returns the level after a hit, and its reading, where `read` is the reading of the level at
-    /// `now`.
+    /// Returns the level after a hit, and its reading; `read` is the reading of `level` at `now`.
     #[inline]
     pub fn after_hit_on(
         self,
@@ -185,7 +180,7 @@ impl LevelKind {
         }
     }
 
-    /// Returns the level without `counted` hits, which made it of `before`, if that is known.
+    /// Returns the level without the `counted` hits of one charge; `before` is the level before that charge, if known.
     pub fn without_hit(
         self,
         size: WindowSize,
@@ -194,19 +189,19 @@ impl LevelKind {
         counted: Hits,
     ) -> Level {
         if let (LevelKind::Bucket(_), Some(before)) = (self, before) {
-            // What leaked in parts of a thousandth is not lost, however often a hit is taken back.
+            // Restoring `before` keeps the parts of a thousandth that had leaked, however often hits are refunded.
             let after = self.after_hit(size, before, level.at, counted);
             if (after.hits, after.at) == (level.hits, level.at) {
                 return before;
             }
         }
-        // Not below zero: it may have been full.
+        // At least zero: the bucket may have been full, and have taken fewer hits.
         let hits = level.hits.minus(counted).max(Hits::ZERO);
         Level { hits, ..level }
     }
 
-    /// Returns a number that tells the level from earlier ones of the counter: a refund takes hits
-    /// back from their own level only.
+    /// Returns a number that distinguishes the level from earlier ones of the counter. A refund applies only to the
+    /// level that was charged.
     #[inline]
     pub fn era(self, level: &Level) -> u64 {
         match self {

@@ -1,4 +1,4 @@
-//! A level: hits that changed last at a moment, and that mean less as time passes.
+//! A level: hits with the time of their last change, which time decreases.
 
 use crate::policy::hits::Hits;
 use crate::policy::window::{CLOCK_SKEW, UnixMillis, UnixSeconds, WindowSize};
@@ -10,12 +10,12 @@ pub struct Level {
     pub hits: Hits,
     /// Time of the last change.
     pub at: UnixMillis,
-    /// Another moment: when an elastic window began, or by when a bucket is empty.
+    /// Start of an elastic window, or a time by which a bucket is empty.
     pub mark: UnixSeconds,
 }
 
 impl Level {
-    /// Milliseconds since the hits changed. None of a time in the future.
+    /// Returns the milliseconds since the last change; 0 if it is in the future.
     #[inline]
     pub(super) fn age(&self, now: UnixMillis) -> u64 {
         now.0.saturating_sub(self.at.0)
@@ -27,7 +27,7 @@ impl Level {
         self.age(now) >= size.millis()
     }
 
-    /// Whether nothing of the hits matters any more, whatever the [`LevelKind`](super::LevelKind).
+    /// Whether the hits have no effect any more, whatever the [`LevelKind`](super::LevelKind).
     pub fn is_over(&self, size: WindowSize, now: UnixMillis) -> bool {
         let mark = self.mark.millis();
         match mark > self.at {
@@ -36,8 +36,8 @@ impl Level {
         }
     }
 
-    /// Returns the time at which a hit at `now` changes the level: not before the last change,
-    /// unless the clock was set back.
+    /// Returns the time at which a hit at `now` changes the level: never before the last change, unless the clock was
+    /// set back.
     #[inline]
     pub(super) fn time_of_hit(&self, now: UnixMillis) -> UnixMillis {
         let is_skewed = self.at > now && self.at.0.saturating_sub(now.0) <= CLOCK_SKEW;

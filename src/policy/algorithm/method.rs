@@ -4,8 +4,7 @@ use super::reading::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
-/// The functions of one algorithm. [`Algorithm`](super::Algorithm) alone calls them, and documents
-/// what they return.
+/// The functions of one algorithm. Only [`Algorithm`](super::Algorithm) calls them; it documents what they return.
 pub(super) trait Method {
     /// Stored state of a key.
     type Stored: From<Reading> + Into<Reading>;
@@ -34,7 +33,7 @@ pub(super) fn has_room(rate: Hits, limit: Hits, cost: Hits) -> bool {
     left > 0 || (left == 0 && cost != Hits::ZERO)
 }
 
-/// Returns `limit - rate - cost` in thousandths, a difference of numbers of 48 bits.
+/// Returns `limit - rate - cost` in thousandths. All three have 48 bits, so the difference does not overflow.
 #[inline]
 pub(super) fn headroom(rate: Hits, limit: Hits, cost: Hits) -> i64 {
     let above_rate = limit.thousandths().wrapping_sub(rate.thousandths());

@@ -1,7 +1,7 @@
-//! Algorithms: how what is stored of a key is read, and what that says about one more hit.
+//! Algorithms: the interpretation of a key's stored state, and the verdict on one more hit.
 //!
-//! Each is a variant of [`Algorithm`] and a file here: a type that says what is in [`Method`](method::Method). All
-//! others only pass an algorithm on.
+//! Each algorithm is a variant of [`Algorithm`], and a type that implements [`Method`](method::Method) in a file of its
+//! own. All other code only passes an [`Algorithm`] on.
 
 mod bucket;
 mod elastic;
@@ -34,10 +34,10 @@ pub use self::windows::WindowCounts;
 use super::hits::Hits;
 use super::window::{UnixMillis, WindowSize};
 
-/// An algorithm: a way to read the stored state of a key.
+/// An algorithm: an interpretation of a key's stored state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// The previous window counts by the share of it that is still within `size` from now.
+    /// The previous window counts by the share of it that lies less than `size` ago.
     #[default]
     Sliding,
     /// The previous window does not count.
@@ -46,11 +46,11 @@ pub enum Algorithm {
     Elastic,
     /// A leaky bucket: counted hits leak at a constant rate.
     Bucket,
-    /// A window ends at each moment: what counts are the hits of the last `size`, exactly.
+    /// The window always ends now: exactly the hits of the last `size` count.
     Moving,
 }
 
-/// A text that is not the name of an algorithm. The message says what would be.
+/// The error for a name of no algorithm. The message lists the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseAlgorithmError;
 
@@ -71,7 +71,7 @@ impl fmt::Display for ParseAlgorithmError {
 
 impl core::error::Error for ParseAlgorithmError {}
 
-/// Calls a function of an algorithm's [`Method`] with what is kept, as its type.
+/// Calls a function of the algorithm's [`Method`], with the reading converted to its type.
 macro_rules! of_method {
     ($algorithm:expr, $function:ident, $size:expr, $reading:expr $(, $argument:expr)*) => {
         match $algorithm {
@@ -85,14 +85,14 @@ macro_rules! of_method {
 }
 
 impl Algorithm {
-    /// All that `window=` names.
+    /// All algorithms that `window=` names.
     pub const ALL: [Algorithm; 4] =
         [Algorithm::Sliding, Algorithm::Fixed, Algorithm::Elastic, Algorithm::Moving];
 
-    /// The one of `rate=`, which `window=` does not name.
+    /// The algorithm of `rate=`, which `window=` does not name.
     pub const OF_RATES: Algorithm = Algorithm::Bucket;
 
-    /// The one that reads levels of this kind.
+    /// Returns the algorithm that reads levels of this kind.
     pub const fn of_level(kind: LevelKind) -> Algorithm {
         match kind {
             LevelKind::Elastic => Algorithm::Elastic,
@@ -100,14 +100,13 @@ impl Algorithm {
         }
     }
 
-    /// Whether its limits are rates with a burst, not hits in a window.
+    /// Whether its limits are rates with a burst, instead of hits in a window.
     #[inline]
     pub const fn is_of_rates(self) -> bool {
         matches!(self, Self::OF_RATES)
     }
 
-    /// Returns the kind of state that it reads; for a bucket, without a rate yet
-    /// ([`StoredKind::at_rate`]).
+    /// Returns the kind of stored state that the algorithm reads. A bucket has no rate yet ([`StoredKind::at_rate`]).
     #[inline]
     pub const fn kind(self) -> StoredKind {
         match self {
@@ -129,7 +128,7 @@ impl Algorithm {
         }
     }
 
-    /// Its number in messages between processes of one build, and in questions to scripts.
+    /// Returns the algorithm's number in messages between processes of one build, and in arguments of scripts.
     pub const fn wire_id(self) -> u8 {
         match self {
             Algorithm::Fixed => 0,
@@ -140,24 +139,24 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of this number.
+    /// Returns the algorithm with this number.
     pub fn from_wire_id(id: u64) -> Option<Algorithm> {
         let mut all = Self::ALL.into_iter().chain([Self::OF_RATES]);
         all.find(|it| u64::from(it.wire_id()) == id)
     }
 
-    /// The algorithm of this name.
+    /// Returns the algorithm with this name.
     ///
     /// # Errors
     ///
-    /// It is no name of one.
+    /// If no algorithm has the name.
     pub fn parse(name: &[u8]) -> Result<Algorithm, ParseAlgorithmError> {
         let mut all = Self::ALL.into_iter();
         let known = all.find(|it| it.name().as_bytes() == name);
         known.ok_or(ParseAlgorithmError)
     }
 
-    /// The largest limit.
+    /// Returns the largest limit that the algorithm supports.
     pub const fn max_limit(self) -> Hits {
         match self {
             Algorithm::Moving => MovingCount::MAX_LIMIT,
@@ -167,10 +166,9 @@ impl Algorithm {
         }
     }
 
-    /// The rate that `reading` amounts to, rounded up to a thousandth.
+    /// Returns the rate of `reading`, rounded up to a thousandth.
     ///
-    /// Limits and costs are whole thousandths, so that rounding up here changes no comparison "at
-    /// most".
+    /// Limits and costs are whole thousandths, so rounding up changes no comparison.
     pub fn rate(self, size: WindowSize, reading: &Reading) -> Hits {
         of_method!(self, rate, size, reading)
     }
@@ -182,8 +180,8 @@ impl Algorithm {
 
     /// Whether a hit of `cost` is admitted on top of `reading`.
     ///
-    /// A cost above zero: if the rate including it is at most `limit`. A cost of zero: if the
-    /// rate is below `limit`.
+    /// With a cost above zero, the rate including it must be at most `limit`. With a cost of zero, the rate must be
+    /// below `limit`.
     #[inline]
     pub fn admits(self, size: WindowSize, reading: &Reading, limit: Hits, cost: Hits) -> bool {
         of_method!(self, admits, size, reading, limit, cost)
@@ -194,13 +192,13 @@ impl Algorithm {
         of_method!(self, start, size, reading)
     }
 
-    /// Milliseconds until the end of the window that is being counted in.
+    /// Returns the milliseconds until the end of the current window.
     pub fn reset(self, size: WindowSize, reading: &Reading) -> u64 {
         of_method!(self, reset, size, reading)
     }
 
-    /// Milliseconds until one more hit of `cost` would be admitted if none came before it;
-    /// `None` if it never would be.
+    /// Returns the milliseconds until a hit of `cost` would be admitted if none came before it; `None` if it never
+    /// would be.
     pub fn retry_after(
         self,
         size: WindowSize,
@@ -211,14 +209,13 @@ impl Algorithm {
         of_method!(self, retry_after, size, reading, limit, cost)
     }
 
-    /// Milliseconds until no more than `most` hits are in a bucket, rounded down; none of what is no
-    /// bucket.
+    /// Returns the milliseconds until a bucket holds at most `most` hits, rounded down; 0 for other algorithms.
     pub fn delay(self, size: WindowSize, reading: &Reading, most: Hits) -> u64 {
         of_method!(self, delay, size, reading, most)
     }
 
-    /// Milliseconds of the window that `limit` hits are for: of a bucket, the time in which they leak.
-    /// If that is no whole number, neither is it one of seconds. `None`: they never leak.
+    /// Returns the window of `limit` in milliseconds: for a bucket, the time in which `limit` hits leak; `None` if they
+    /// never leak. A fractional number of milliseconds is never returned as whole seconds.
     pub fn window(self, size: WindowSize, reading: &Reading, limit: Hits) -> Option<u64> {
         of_method!(self, window, size, reading, limit)
     }
@@ -309,7 +306,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_the_first_moment_that_admits() {
-        // Of a log, it is not told by the counts.
+        // For a log, the counts alone do not determine it.
         let all = Algorithm::ALL.into_iter();
         for algorithm in all.filter(|it| it.kind() != StoredKind::Log) {
             for (current, previous, elapsed, limit, cost) in [

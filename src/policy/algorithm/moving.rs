@@ -1,4 +1,4 @@
-//! The moving window: the hits of the last `size`, exactly. One that is `size` old still counts.
+//! The moving window: exactly the hits of the last `size`. A hit that is `size` old still counts.
 
 use super::method::{Method, has_room};
 use super::reading::Reading;
@@ -10,26 +10,27 @@ pub(super) struct Moving;
 /// The count of a key in the window that ends at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovingCount {
-    /// The hits in it.
+    /// Hits in the window.
     pub hits: Hits,
-    /// The time of the oldest of them; the moment if there are none.
+    /// Time of the oldest hit; the moment itself if there are none.
     pub oldest: UnixMillis,
-    /// Milliseconds since then; at most the window's size.
+    /// Milliseconds since the oldest hit; at most the window's size.
     pub age: u64,
-    /// Milliseconds until there is room for what was asked for: only what has the times of all hits can
-    /// tell. 0 if there is, and if there never will be.
+    /// Milliseconds until there is room for the limit and cost of the query; only the reader of the log knows the times
+    /// of all hits. 0 if there is room, or never will be.
     pub wait: u64,
 }
 
 impl MovingCount {
-    /// The largest limit: memory grows with what a key uses of it.
+    /// The largest limit. It bounds the memory of a key, which grows with its hits.
     pub const MAX_LIMIT: Hits = Hits::from_thousandths(100_000_000);
 
-    /// The most that a store counts in a window: more than any limit.
+    /// The largest count of a window in a store: more than any limit.
     pub const MOST: Hits = Hits::from_thousandths((1 << 27) - 1);
 
-    /// The most entries of a log with this limit, in which so many hits count: one for each thousandth of the limit, but
-    /// no more than for the largest limit; above the limit, where rejected hits count, one for each whole hit of it.
+    /// Returns the maximum number of entries of a log with `limit` and `hits` counted. Up to the limit, it is one entry
+    /// per thousandth of the limit, at most as many as the largest limit has hits. Above it, where rejected hits count,
+    /// it is one entry per whole hit of the limit.
     pub fn most_entries(limit: Hits, hits: Hits) -> u64 {
         let limit = limit.clamp(Hits::ONE, MovingCount::MAX_LIMIT);
         let largest = MovingCount::MAX_LIMIT.whole();
@@ -40,8 +41,8 @@ impl MovingCount {
         entries.unsigned_abs()
     }
 
-    /// Returns the hits that have to leave until `limit` has room for `cost`; `None` if it has
-    /// room, or never will.
+    /// Returns the hits that have to expire before `limit` has room for `cost`; `None` if there is room, or never will
+    /// be.
     pub fn excess(&self, limit: Hits, cost: Hits) -> Option<Hits> {
         let limit = limit.min(MovingCount::MAX_LIMIT);
         // "Below" a limit is "at most" a thousandth less.
@@ -50,7 +51,7 @@ impl MovingCount {
         (most >= Hits::ZERO && excess > Hits::ZERO).then_some(excess)
     }
 
-    /// Milliseconds until a hit of `at` has left.
+    /// Returns the milliseconds until a hit made at `at` expires.
     pub fn time_until_left(size: WindowSize, at: UnixMillis, now: UnixMillis) -> u64 {
         let end = size.millis().saturating_add(1);
         end.saturating_sub(now.0.saturating_sub(at.0))
@@ -72,14 +73,14 @@ impl Method for Moving {
         count.oldest
     }
 
-    /// Returns the milliseconds until the oldest hit leaves.
+    /// Returns the milliseconds until the oldest hit expires.
     fn reset(size: WindowSize, count: &MovingCount) -> u64 {
         let end = size.millis().saturating_add(1);
         end.saturating_sub(count.age)
     }
 
-    /// For the limit and the cost that were asked for when it was read; for others, when all hits that
-    /// are in the way then are gone.
+    /// Returns `wait`, which is exact for the limit and cost that the reading was made for. For others, it is the time
+    /// until the hits that were in their way have expired.
     fn retry_after(_: WindowSize, count: &MovingCount, limit: Hits, cost: Hits) -> Option<u64> {
         let limit = limit.min(MovingCount::MAX_LIMIT);
         if has_room(count.hits, limit, cost) {

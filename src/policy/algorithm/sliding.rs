@@ -1,4 +1,4 @@
-//! The sliding window: the window before counts by the share of it that is less than a window ago.
+//! The sliding window: the previous window counts by the share of it that lies less than `size` ago.
 
 use super::method::{Method, has_room, headroom};
 use super::windows::WindowCounts;
@@ -10,7 +10,7 @@ pub(super) struct Sliding;
 impl Method for Sliding {
     type Stored = WindowCounts;
 
-    /// `current + previous * (size - elapsed) / size`.
+    /// Returns `current + previous * (size - elapsed) / size`, rounded up.
     fn rate(size: WindowSize, counts: &WindowCounts) -> Hits {
         if counts.previous == Hits::ZERO {
             return counts.current;
@@ -22,14 +22,14 @@ impl Method for Sliding {
             .and_then(|previous| previous.checked_mul(left));
         let weighted = match product {
             Some(product) => i64::try_from(product.div_ceil(size)),
-            // The same with more bits, which takes longer.
+            // The same in 128 bits, which is slower.
             None => {
                 let size = i128::from(size);
                 let rounded_up = weigh(counts.previous, left).saturating_add(size);
                 i64::try_from(rounded_up.saturating_sub(1).div_euclid(size))
             }
         };
-        // At most the previous window itself, since the part of it that is left is.
+        // The weighted part is at most the previous window's count, so it fits.
         let weighted = weighted.unwrap_or(i64::MAX);
         counts.current.plus(Hits::from_thousandths(weighted))
     }
@@ -39,7 +39,7 @@ impl Method for Sliding {
         if counts.previous == Hits::ZERO {
             return has_room(counts.current, limit, cost);
         }
-        // The comparison of the rate with the limit, multiplied by the size: exact, no division.
+        // Compares the rate with the limit, both multiplied by the size: exact, and without a division.
         let weight = weigh(counts.previous, counts.left(size));
         weight <= room(size, counts.current, limit, cost)
     }
@@ -64,7 +64,7 @@ impl Method for Sliding {
             // In this window, as soon as the previous one weighs little enough.
             return Some(left.saturating_sub(heaviest(counts.previous, now, size)));
         }
-        // In the next window, where what is now current will weigh as the previous one.
+        // In the next window, in which the current one weighs as the previous one.
         let next = room(size, Hits::ZERO, limit, cost);
         if next < 0 {
             return None;
@@ -74,7 +74,7 @@ impl Method for Sliding {
     }
 }
 
-/// The largest part of a window, in milliseconds, that `previous` may weigh within `room`.
+/// Returns the most milliseconds of the previous window that may still count if its weight is to fit in `room`.
 fn heaviest(previous: Hits, room: i128, size: WindowSize) -> u64 {
     if previous <= Hits::ZERO {
         return size.millis();
@@ -94,7 +94,7 @@ fn room(size: WindowSize, current: Hits, limit: Hits, cost: Hits) -> i128 {
         .wrapping_sub(strictly)
 }
 
-/// `hits` times milliseconds: a product of 48 and 35 bits.
+/// Returns `hits` times milliseconds: a product of 48 and 35 bits.
 #[inline]
 fn weigh(hits: Hits, millis: u64) -> i128 {
     i128::from(hits.thousandths()).wrapping_mul(i128::from(millis))

@@ -1,4 +1,4 @@
-//! The weight of the previous window, as callers of the library choose it.
+//! The weight of the previous window, which callers of the library may choose.
 
 use super::method::Method as _;
 use super::sliding::Sliding;
@@ -6,10 +6,10 @@ use super::windows::WindowCounts;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 
-/// The share of the previous window that counts in the rate that a caller is told: the specification's `weight`.
+/// The share of the previous window that counts in the reported rate: `weight` in the specification.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Weight {
-    /// The share of it that is less than a window's size ago: the formula of a sliding window.
+    /// The share of the previous window that lies less than its size ago, as in a sliding window.
     #[default]
     Sliding,
     /// This share, from 0 to 1, at any moment of the window.

@@ -4,28 +4,28 @@ use super::reading::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowPosition, WindowSize};
 
-/// The counts of a key in a window and in the one before, at a moment.
+/// The counts of a key in the current window and the previous one, at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowCounts {
-    /// The number of the window that the moment is in: [`WindowPosition::number`].
+    /// Number of the current window: [`WindowPosition::number`].
     pub window: u64,
-    /// Hits of the window that the moment is in.
+    /// Hits of the current window.
     pub current: Hits,
-    /// Hits of the window before it.
+    /// Hits of the previous window.
     pub previous: Hits,
     /// Milliseconds since the window's start; less than its size.
     pub elapsed: u64,
 }
 
 impl WindowCounts {
-    /// Creates the counts of the window of `at` and of the one before.
+    /// Creates the counts of the window of `at` and of the previous one.
     #[inline]
     pub fn of(at: WindowPosition, current: Hits, previous: Hits) -> WindowCounts {
         WindowCounts { window: at.number, current, previous, elapsed: at.elapsed }
     }
 
-    /// Returns the counts after so many milliseconds without a hit; `None` if nothing of this
-    /// window's count is left.
+    /// Returns the counts after so many milliseconds without a hit; `None` if the current window's count does not
+    /// matter any more by then.
     pub fn later(self, size: WindowSize, passed: u64) -> Option<WindowCounts> {
         let elapsed = self.elapsed.saturating_add(passed);
         if elapsed < size.millis() {
@@ -40,7 +40,7 @@ impl WindowCounts {
         })
     }
 
-    /// Returns the start of the window.
+    /// Returns the start of the current window.
     pub(super) fn start(&self, size: WindowSize) -> UnixMillis {
         UnixMillis(self.window.saturating_mul(size.millis()))
     }
@@ -50,7 +50,7 @@ impl WindowCounts {
         UnixMillis(self.start(size).0.saturating_add(self.elapsed))
     }
 
-    /// Milliseconds until the window's end.
+    /// Returns the milliseconds until the current window's end.
     #[inline]
     pub(super) fn left(&self, size: WindowSize) -> u64 {
         size.millis().saturating_sub(self.elapsed)
@@ -82,7 +82,7 @@ impl From<Reading> for WindowCounts {
 }
 
 impl Reading {
-    /// The hits of the windows that it was made of.
+    /// Converts a reading of windows to their counts.
     #[inline]
     pub fn windows(self) -> WindowCounts {
         self.into()

@@ -11,17 +11,17 @@ const STATE: &str = "RateLimit";
 /// An item of `RateLimit-Policy`.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyItem<'a> {
-    /// Its name.
+    /// The name of the policy.
     pub name: &'a str,
-    /// The most hits.
+    /// The limit.
     pub hits: Hits,
-    /// Milliseconds of the window that they are for, if there is one.
+    /// The window in milliseconds, if the limit has one.
     pub window: Option<u64>,
 }
 
 /// Writes the value of `RateLimit-Policy`: `"api-1s";q=10;w=1, ...`.
 ///
-/// `q` is the integer part of the limit, `w` the window in seconds where those are whole.
+/// `q` is the integer part of the limit. `w` is the window in seconds, if that is a whole number.
 pub fn policy<'a>(policies: impl IntoIterator<Item = PolicyItem<'a>>, mut put: impl FnMut(&[u8])) {
     for (index, policy) in policies.into_iter().enumerate() {
         name(index, policy.name, &mut put);
@@ -34,10 +34,10 @@ pub fn policy<'a>(policies: impl IntoIterator<Item = PolicyItem<'a>>, mut put: i
     }
 }
 
-/// `RateLimit-Policy` and `RateLimit`.
+/// Adds `RateLimit-Policy` and `RateLimit`.
 #[inline]
 pub(super) fn add<'r>(told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>) -> Option<()> {
-    // A name and two numbers of at most 20 digits, with what is between them.
+    // Room for two numbers of at most 20 digits, and for the characters between them.
     let names = told.verdicts().map(|verdict| verdict.limit.name.len());
     let numbers = told.count().saturating_mul(52);
     let capacity = names.sum::<usize>().saturating_add(numbers);
@@ -67,8 +67,7 @@ pub(super) fn add<'r>(told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>
 
 /// Writes the value of `RateLimit` for `verdicts`, in their order: `"api-1s";r=9;t=1, ...`.
 ///
-/// `r` is what remains in whole hits, `t` the reset in seconds, rounded up; a limit without a
-/// reset has no `t`.
+/// `r` is the remainder in whole hits, `t` the reset in seconds, rounded up. A limit without a reset has no `t`.
 fn state<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>, mut put: impl FnMut(&[u8])) {
     for (index, verdict) in verdicts.into_iter().enumerate() {
         let remaining = verdict.remaining();

@@ -1,4 +1,4 @@
-//! `legacy`: what gateways sent before any draft, a pair of headers for each window.
+//! `legacy`: the headers of gateways before any draft, a pair for each window.
 
 use super::response::{HeaderSink, HeaderText as _, ToldLimits};
 use super::text::{MAX_DIGITS, seconds, whole};
@@ -7,12 +7,12 @@ use crate::policy::limit::by_tightness;
 const LIMIT: &str = "X-RateLimit-Limit-";
 const REMAINING: &str = "X-RateLimit-Remaining-";
 
-/// Whole hits; names end with the window.
+/// Adds two headers in whole hits for each limit; their names end with the window.
 pub(super) fn add<'r>(told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>) -> Option<()> {
-    // The least tight first: where two limits have one window, the tightest stays.
+    // The tightest last: of two limits with one window, its headers replace the other's.
     for verdict in by_tightness(told.verdicts()).into_iter().rev() {
         for (start, value) in [(LIMIT, verdict.hits), (REMAINING, verdict.remaining())] {
-            // A number, a point and three decimals.
+            // Room for a number, a point and three decimals.
             let mut name = response.text(start.len().saturating_add(MAX_DIGITS + 4))?;
             name.put(start.as_bytes());
             let millis = verdict.window().unwrap_or(verdict.limit.size.millis());
@@ -24,7 +24,7 @@ pub(super) fn add<'r>(told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>
     Some(())
 }
 
-/// Writes a window of so many milliseconds as the headers call it: a unit, or the number of seconds.
+/// Writes a window of so many milliseconds as the headers name it: by its unit, or in seconds.
 fn window(millis: u64, mut put: impl FnMut(&[u8])) {
     match millis {
         1_000 => put(b"Second"),

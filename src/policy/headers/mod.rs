@@ -11,7 +11,7 @@ pub mod text;
 
 pub use response::{HeaderSink, HeaderText, ToldLimits};
 
-/// A format that tells clients of limits.
+/// A format of the headers that tell clients about limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderFormat {
     /// `RateLimit-Policy` and `RateLimit`.
@@ -22,12 +22,12 @@ pub enum HeaderFormat {
     Legacy,
 }
 
-/// Some of the formats.
+/// A set of formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeaderFormats(u8);
 
 impl HeaderFormat {
-    /// All of them, in the order in which they are added to a response.
+    /// All formats, in the order in which they are added to a response.
     pub const ALL: [HeaderFormat; 3] =
         [HeaderFormat::Ietf, HeaderFormat::Draft03, HeaderFormat::Legacy];
 
@@ -40,7 +40,7 @@ impl HeaderFormat {
         }
     }
 
-    /// Adds the headers of the format. `None`: no memory.
+    /// Adds the headers of the format. Returns `None` without memory.
     #[inline]
     fn add<'r>(self, told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>) -> Option<()> {
         match self {
@@ -56,25 +56,25 @@ impl HeaderFormat {
 }
 
 impl HeaderFormats {
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether a format is one of them.
+    /// Whether the set contains `format`.
     #[inline]
     pub fn contains(self, format: HeaderFormat) -> bool {
         self.0 & format.bit() != 0
     }
 
-    /// Returns the formats and one more.
+    /// Returns the set with `format` added.
     #[must_use]
     pub fn with(self, format: HeaderFormat) -> HeaderFormats {
         HeaderFormats(self.0 | format.bit())
     }
 
-    /// Adds the headers of all of them. `None`: no memory.
+    /// Adds the headers of all formats in the set. Returns `None` without memory.
     #[inline]
     pub fn add<'r>(self, told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>) -> Option<()> {
         for format in HeaderFormat::ALL {

@@ -1,12 +1,12 @@
-//! `Retry-After`, which responses to rejected requests have in every format.
+//! `Retry-After`, a header of responses to rejected requests in every format.
 
 use super::response::HeaderSink;
 use crate::policy::limit::{Verdict, tightest};
 
 const NAME: &str = "Retry-After";
 
-/// Adds the header: `millis` in seconds, rounded up, at least 1; removes it if it makes no sense to try
-/// again. `None`: no memory.
+/// Sets the header to `millis`, in seconds. Without `millis`, a retry is futile and the header is removed. Returns
+/// `None` without memory.
 pub fn add<'r>(millis: Option<u64>, response: &impl HeaderSink<'r>) -> Option<()> {
     match millis {
         Some(millis) => response.put_number(NAME, whole_seconds(millis)),
@@ -22,10 +22,10 @@ pub fn whole_seconds(millis: u64) -> u64 {
     millis.div_ceil(1000).max(1)
 }
 
-/// Milliseconds until every one of `verdicts` would admit the hit again, and not before the reset that
-/// is told of the tightest; `None` if one of them never will.
+/// Returns the milliseconds until every one of `verdicts` would admit the hit, at least the reset reported for the
+/// tightest one; `None` if one of them never will.
 ///
-/// The tightest may be one that admits: of a limit that refuses a cost above 1, more may be left.
+/// The tightest verdict may be an admission: a limit that rejects a cost above 1 can have more left.
 pub fn retry_after<'a>(
     verdicts: impl IntoIterator<Item = Verdict<'a>, IntoIter: Clone>,
 ) -> Option<u64> {

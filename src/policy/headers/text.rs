@@ -1,16 +1,16 @@
-//! Numbers and times as headers have them.
+//! Numbers and times in the syntax of headers.
 
 use crate::policy::hits::Hits;
 
-/// The most digits of a number.
+/// The maximum number of digits of a number.
 pub const MAX_DIGITS: usize = 20;
 
-/// A number of hits as headers have it: the integer part.
+/// Returns the integer part of a number of hits.
 pub fn whole(hits: Hits) -> u64 {
     hits.whole().unsigned_abs()
 }
 
-/// The last digit of `number`.
+/// Returns the last digit of `number`.
 fn digit(number: u64) -> u8 {
     b'0' | (number % 10) as u8
 }
