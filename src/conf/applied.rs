@@ -1,4 +1,4 @@
-//! Places where rules apply, and warnings about rules that share a counter there.
+//! The rules that apply on each level, and warnings that depend on that.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -11,14 +11,14 @@ use super::words::message::Message;
 use super::words::text::names;
 use crate::policy::options::shown;
 
-/// The most pairs of limits that share a counter of which each has a warning.
+/// The maximum number of pairs of limits sharing a counter that get a warning each.
 const MOST_PAIRS: usize = 20;
 
-/// The warning of what a `return` answers before.
+/// The warning for a directive that an earlier `return` makes unreachable.
 const UNREACHED: &str = "\"return\" stands in the same place, and answers every request before this: expected it in a \
                          location of its own,";
 
-/// The warning of a rule that counts by a name that anybody can send.
+/// The warning for a rule whose key has an unverified user name, which clients can forge.
 const UNVERIFIED: &str = "the key has $remote_user, which auth_basic verifies only after this rule: expected \
                           \"ratelimit_phase precontent;\"";
 
@@ -26,23 +26,23 @@ const UNVERIFIED: &str = "the key has $remote_user, which auth_basic verifies on
 #[derive(Debug)]
 pub struct AppliedRules<T> {
     levels: Vec<AppliedLevel<T>>,
-    /// Warnings about single levels.
+    /// Warnings about unreachable content of levels.
     warnings: Vec<Message>,
     /// The numbers of rules that no request reaches.
     unreached: Vec<usize>,
 }
 
-/// The rules that apply on a level, and its key, as it is written.
+/// The rules that apply on a level, and the level's key as it is written.
 #[derive(Debug)]
 struct AppliedLevel<T> {
     rules: Rc<Rules<T>>,
     key: Box<[u8]>,
-    /// Whether `auth_basic` applies, and only after the rules.
+    /// Whether `auth_basic` applies, but runs only after the rules.
     is_before_auth: bool,
 }
 
 impl<T> AppliedRules<T> {
-    /// Notes a level, which has inherited.
+    /// Records a level that has inherited.
     pub fn note(&mut self, level: &LevelConf<T>) {
         if let Some((origin, name)) = level.unreached_content() {
             let message = format!("{name}: {UNREACHED}");
@@ -56,7 +56,7 @@ impl<T> AppliedRules<T> {
         }
         let is_before_auth = level.is_before_basic_auth();
         let key = level.written_key();
-        // Most locations inherit both, as the one before did.
+        // Most locations inherit the same rules and key as the one before.
         let last = self.levels.last();
         let is_like = |last: &&AppliedLevel<T>| {
             Rc::ptr_eq(&last.rules, rules)
@@ -69,7 +69,7 @@ impl<T> AppliedRules<T> {
         }
     }
 
-    /// Returns what is to be said of rules where they apply, once all levels were noted.
+    /// Returns the warnings about applied rules; every level must have been recorded.
     pub fn warnings(&self, configuration: &Configuration) -> Vec<Message> {
         let at = |rule: &usize, message: &str| {
             let place = configuration.rules.get(*rule)?.clone();
@@ -84,7 +84,7 @@ impl<T> AppliedRules<T> {
         warnings
     }
 
-    /// Returns the numbers of rules that count by a user whom `auth_basic` has not verified yet.
+    /// Returns the numbers of rules whose key has a user that `auth_basic` verifies only later.
     fn unverified(&self) -> BTreeSet<usize> {
         let levels = self.levels.iter().filter(|level| level.is_before_auth);
         let rules = levels.flat_map(|AppliedLevel { rules, key, .. }| {
@@ -94,7 +94,7 @@ impl<T> AppliedRules<T> {
         rules.map(|(rule, _)| rule.number).collect()
     }
 
-    /// Returns what is to be said of rules of different limits that share a counter.
+    /// Returns the warnings about rules of different limits that share a counter.
     fn sharing_warnings(&self, configuration: &Configuration) -> Vec<Message> {
         let mut sharing = Sharing::default();
         for AppliedLevel { rules, key, .. } in &self.levels {
@@ -120,7 +120,7 @@ impl<T> AppliedRules<T> {
     }
 }
 
-/// Returns the warning of two limits that share a counter; `None`: no rule has these numbers.
+/// Returns the warning about two limits that share a counter; `None` if a rule of the pair does not exist.
 fn of_pair(configuration: &Configuration, pair: &Shared<'_>) -> Option<Message> {
     let (key, size) = (shown(pair.key), pair.size);
     let first = configuration.rules.get(pair.first)?;

@@ -1,5 +1,4 @@
-//! The configuration of `http`, when all of it was read: zones, stores and namespaces have found each
-//! other, and nothing changes any more.
+//! The immutable configuration of `http`, in which zones, stores and namespaces refer to each other by index.
 
 use core::time::Duration;
 
@@ -10,29 +9,29 @@ use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
 use crate::table::{CountedRate, EarlyShare};
 
-/// The configuration of `http`. It names zones, stores and namespaces by their index.
+/// The configuration of `http`.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
     /// The zones, in the order of the configuration.
     pub zones: Vec<ZoneConf>,
-    /// The stores, likewise.
+    /// The stores, in the order of the configuration.
     pub stores: Vec<StoreConf>,
-    /// The namespaces, as they were first defined or used.
+    /// The namespaces, in the order of their first definition or use.
     pub namespaces: Vec<NamespaceConf>,
-    /// Places of the rules, in their order.
+    /// Places of the rules, in the order of the configuration.
     pub rules: Vec<Origin>,
     /// Whether any level decides after access control.
     pub has_precontent: bool,
-    /// Whether any rule charges hits when the response is known.
+    /// Whether any rule charges hits when the response is known (`charge=`).
     pub has_deferred: bool,
 }
 
 /// A `ratelimit_zone`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneConf {
-    /// Its name: no other zone has it.
+    /// The zone's unique name.
     pub name: Box<str>,
-    /// In bytes, as configured.
+    /// The size in bytes, as configured.
     pub size: usize,
     /// Place of the definition.
     pub origin: Origin,
@@ -41,60 +40,60 @@ pub struct ZoneConf {
 /// A `ratelimit_store`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConf {
-    /// Its name: no other store has it.
+    /// The store's unique name.
     pub name: Box<str>,
     /// Place of the definition.
     pub origin: Origin,
-    /// Settings of its block.
+    /// The settings of its block.
     pub settings: StoreSettings,
 }
 
-/// A namespace that is defined, or used.
+/// A namespace that is defined or used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceConf {
-    /// Its name: no other namespace has it.
+    /// The namespace's unique name.
     pub name: Box<str>,
-    /// Place of the definition, or else of the first use.
+    /// Place of the definition, or of the first use if it is not defined.
     pub origin: Origin,
-    /// The number of its zone.
+    /// The index of its zone.
     pub zone: usize,
-    /// The number of its store, if it names one.
+    /// The index of its store, if it names one.
     pub store: Option<usize>,
-    /// Options of its block.
+    /// The options of its block.
     pub options: NamespaceOptions,
-    /// The windows that are counted in, ascending: those that are listed, and those of rules.
+    /// The windows in which hits are counted, ascending: those of `window_sizes`, and those of rules.
     pub window_sizes: Vec<WindowSize>,
-    /// The rates of rules, but for those that requests tell.
+    /// The constant rates of rules; variable ones are not included.
     pub rates: Vec<CountedRate>,
-    /// The names of the counters that rules have beside the shared one, ascending.
+    /// The names of the counters of rules, ascending, without the shared one.
     pub counters: Vec<Box<str>>,
 }
 
 impl Configuration {
-    /// The store that a namespace names.
+    /// Returns the store of a namespace, if it names one.
     pub fn store(&self, namespace: &NamespaceConf) -> Option<&StoreConf> {
         self.stores.get(namespace.store?)
     }
 
-    /// Into how many shards a namespace is divided; 0: it is not synced.
+    /// Returns the number of shards of a namespace; 0 if it is not synced.
     pub fn shards(&self, namespace: &NamespaceConf) -> u16 {
         let store = namespace.period().and_then(|_| self.store(namespace));
         store.map_or(0, |store| store.settings.shards())
     }
 
-    /// The namespaces in a zone.
+    /// Returns the namespaces in a zone.
     pub fn namespaces_in(&self, zone: usize) -> impl Iterator<Item = &NamespaceConf> {
         let namespaces = self.namespaces.iter();
         namespaces.filter(move |namespace| namespace.zone == zone)
     }
 
-    /// The namespaces that are synced with a store.
+    /// Returns the namespaces that are synced with a store.
     pub fn synced_with(&self, store: usize) -> impl Iterator<Item = &NamespaceConf> {
         let namespaces = self.namespaces.iter();
         namespaces.filter(move |it| it.period().is_some() && it.store == Some(store))
     }
 
-    /// The namespaces about which a store decides, with their numbers.
+    /// Returns the synchronous namespaces of a store, with their indexes.
     pub fn decided_by(
         &self,
         store: usize,
@@ -103,15 +102,15 @@ impl Configuration {
         namespaces.filter(move |(_, it)| it.is_synchronous() && it.store == Some(store))
     }
 
-    /// The stores of synchronous namespaces, each once, with their numbers.
+    /// Returns the stores of synchronous namespaces, each once, with their indexes.
     pub fn deciding_stores(&self) -> impl Iterator<Item = (usize, &StoreConf)> {
         let stores = self.stores.iter().enumerate();
         stores.filter(|(store, _)| self.decided_by(*store).next().is_some())
     }
 
-    /// Numbers the deciders, in the order of their stores: one for all namespaces of a store, or one
-    /// for each shard of each namespace where a store has several. Returns the first number of each
-    /// namespace, if a store decides about it, and how many deciders there are.
+    /// Numbers the deciders in the order of their stores. A store has one decider for all its namespaces, or one for
+    /// each shard of each namespace if it is divided into shards. Returns the first number for each synchronous
+    /// namespace, and the number of deciders.
     pub fn number_deciders(&self) -> (Vec<Option<usize>>, usize) {
         let mut numbers = vec![None; self.namespaces.len()];
         let mut next: usize = 0;
@@ -130,7 +129,7 @@ impl Configuration {
         (numbers, next)
     }
 
-    /// Describes how requests are decided while a store is away.
+    /// Describes for log messages how requests are decided while a store is down.
     pub fn without(&self, store: usize) -> String {
         let mut parts = Vec::new();
         for NamespaceConf { options, .. } in self.synced_with(store) {
@@ -154,32 +153,31 @@ impl Configuration {
 }
 
 impl StoreConf {
-    /// Lists the addresses of its servers.
+    /// Returns the addresses of the store's servers, for messages.
     pub fn place(&self) -> String {
         let servers = self.settings.common.servers.iter().map(ToString::to_string);
         servers.collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether the keys of a namespace are in several shards, each of which decides for itself.
+    /// Whether the store divides a namespace's keys into several shards, each with its own decisions.
     pub fn is_divided(&self) -> bool {
         self.settings.shards() > 1
     }
 
-    /// Returns the time after which a worker that syncs with the store, and is silent, counts as
-    /// dead.
+    /// Returns the time after which a silent worker that syncs with the store counts as dead.
     pub fn lease_lifetime(&self) -> Duration {
         self.settings.lease_lifetime()
     }
 }
 
 impl NamespaceConf {
-    /// Whether its store decides about each request.
+    /// Whether the store decides about each request.
     pub fn is_synchronous(&self) -> bool {
         self.options.sync == SyncMode::Synchronous
     }
 
-    /// Returns the period of the sync, if there is one. If the store decides, the sync pushes hits
-    /// that were counted while the store was away.
+    /// Returns the period of the sync, if there is one. In a synchronous namespace, the sync pushes the hits that were
+    /// counted while the store was down.
     pub fn period(&self) -> Option<Duration> {
         match self.options.sync {
             SyncMode::Periodic(period) => Some(period),
@@ -188,7 +186,7 @@ impl NamespaceConf {
         }
     }
 
-    /// Returns the share of a limit that a node may keep from the store until the next sync.
+    /// Returns the share of a limit that a node may leave unpushed until the next sync.
     pub fn early_share(&self) -> EarlyShare {
         match (self.options.sync, self.options.sync_early) {
             (SyncMode::Periodic(_), SyncEarly::MilliPercent(share)) => {
@@ -198,7 +196,8 @@ impl NamespaceConf {
         }
     }
 
-    /// Whether windows are counted in that no rule names: none is listed, and none has to be fetched.
+    /// Whether requests may be counted in windows that no rule names: no windows are listed, and no sync needs to know
+    /// them.
     pub fn is_open(&self) -> bool {
         self.options.window_sizes.is_empty() && self.period().is_none()
     }

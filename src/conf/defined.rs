@@ -1,4 +1,4 @@
-//! Namespaces that a caller of the library defines, beside those of nginx.conf.
+//! Namespaces that a caller of the library defines, in addition to those of nginx.conf.
 
 use core::fmt;
 use core::hash::Hasher as _;
@@ -11,38 +11,38 @@ use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
 
-/// A namespace as a caller describes it.
+/// A caller's definition of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceDefinition {
-    /// Its name.
+    /// The namespace's name.
     pub name: Box<str>,
-    /// The zone; `None`: the only one.
+    /// The name of its zone; `None` for the only zone.
     pub zone: Option<Box<str>>,
-    /// Mode of its sync with the store.
+    /// The mode of its sync with the store.
     pub sync: SyncMode,
-    /// The store: there is one unless `sync` is [`SyncMode::Local`].
+    /// The store; present unless `sync` is [`SyncMode::Local`].
     pub store: Option<DefinedStore>,
-    /// The windows that are counted in, ascending; none, if it is local: any.
+    /// The windows in which hits are counted, ascending. In a local namespace, an empty list allows all windows.
     pub window_sizes: Vec<WindowSize>,
 }
 
 /// The store of a namespace that a caller defines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefinedStore {
-    /// A `ratelimit_store` of nginx.conf.
+    /// The name of a `ratelimit_store` in nginx.conf.
     Named(Box<str>),
-    /// A store that the caller describes.
+    /// The settings of a store of its own.
     Own(Box<StoreSettings>),
 }
 
 /// An error in the definition of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefineError {
-    /// Something is missing, or wrong.
+    /// A setting is missing or invalid.
     Wrong(String),
-    /// It names what is not there.
+    /// The named zone or store does not exist.
     Unknown(String),
-    /// The zone has no room for it.
+    /// The zone has no room for the namespace.
     NoRoom(String),
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for DefineError {
 impl core::error::Error for DefineError {}
 
 impl NamespaceDefinition {
-    /// A namespace about which nothing is said.
+    /// A definition without settings.
     pub fn local(name: &str) -> NamespaceDefinition {
         NamespaceDefinition {
             name: name.into(),
@@ -72,11 +72,11 @@ impl NamespaceDefinition {
 }
 
 impl Configuration {
-    /// This configuration with one more namespace, of a name that none has.
+    /// Returns this configuration with one more namespace, whose name must be new.
     ///
     /// # Errors
     ///
-    /// It names what is not there, or its zone has no room for it.
+    /// If the named zone or store does not exist, or the zone has no room for the namespace.
     pub fn with_defined(&self, definition: &NamespaceDefinition) -> Result<Self, DefineError> {
         let mut extended = self.clone();
         extended.add_defined(definition)?;
@@ -86,8 +86,8 @@ impl Configuration {
         }
     }
 
-    /// Returns a configuration with these zones and stores, and no namespaces yet: for those that are defined while this one
-    /// is served.
+    /// Returns a configuration with these zones and stores, and without namespaces. It holds the namespaces that are
+    /// defined while this configuration is in service.
     pub fn without_namespaces(&self) -> Configuration {
         Configuration {
             zones: self.zones.clone(),
@@ -96,12 +96,12 @@ impl Configuration {
         }
     }
 
-    /// Adds a namespace, of a name that none has, whether or not its zone has room for it. Of an error, nothing is
+    /// Adds a namespace, whose name must be new, without checking that its zone has room for it. On error, nothing is
     /// added.
     ///
     /// # Errors
     ///
-    /// It names what is not there.
+    /// If the named zone or store does not exist.
     pub fn add_defined(&mut self, definition: &NamespaceDefinition) -> Result<(), DefineError> {
         let zone = self.zone_of(definition)?;
         let store = match (definition.sync, &definition.store) {
@@ -133,20 +133,20 @@ impl Configuration {
         Ok(())
     }
 
-    /// Returns a hash of what a definition has said of a namespace: of processes of one build, those that say the same have
-    /// the same, whatever the password of its store.
+    /// Returns a hash of a namespace's definition. In processes of one build, equal definitions have equal hashes; the
+    /// password of the store is not included.
     pub fn fingerprint(&self, namespace: &NamespaceConf) -> u64 {
         let mut hasher = DefaultHasher::new();
         if namespace.period().is_some() {
             let store = self.store(namespace).map(|it| &it.settings);
             let said = (namespace.options.sync, &namespace.window_sizes, store);
-            // Printed, a secret is not told.
+            // The `Debug` output contains no secrets.
             hasher.write(format!("{said:?}").as_bytes());
         }
         hasher.finish()
     }
 
-    /// The number of the store of this name.
+    /// Returns the index of the store with this name.
     fn find_store(&self, name: &str) -> Result<usize, DefineError> {
         let number = self.stores.iter().position(|store| *store.name == *name);
         number.ok_or_else(|| {
@@ -157,8 +157,8 @@ impl Configuration {
         })
     }
 
-    /// The number of the store with these settings, which is added if there is none: it is called as the
-    /// `namespace` then, or with a number behind that.
+    /// Returns the index of the store with these settings, and adds it if there is none. A new store gets the name of
+    /// the `namespace`, with a number appended if that is taken.
     fn add_store(&mut self, namespace: &str, settings: &StoreSettings) -> usize {
         let mut stores = self.stores.iter();
         if let Some(known) = stores.position(|store| store.settings == *settings) {
@@ -176,11 +176,11 @@ impl Configuration {
         self.stores.len().saturating_sub(1)
     }
 
-    /// The number of the zone that a definition names.
+    /// Returns the index of a definition's zone.
     ///
     /// # Errors
     ///
-    /// There is none, or it names none of several.
+    /// If the zone does not exist, or if the definition names none and there is not exactly one.
     pub fn zone_of(&self, definition: &NamespaceDefinition) -> Result<usize, DefineError> {
         let name = match (&definition.zone, self.zones.as_slice()) {
             (Some(name), _) => name,
@@ -219,7 +219,7 @@ mod tests {
         Configuration { zones: zones.collect(), ..Configuration::default() }
     }
 
-    /// A namespace that is synced once in a second.
+    /// A namespace that is synced once per second.
     fn synced(name: &str, store: DefinedStore) -> NamespaceDefinition {
         NamespaceDefinition {
             sync: SyncMode::Periodic(core::time::Duration::from_secs(1)),
@@ -242,14 +242,14 @@ mod tests {
         for definition in [
             synced("one", own(b"10.0.0.1")),
             synced("two", own(b"10.0.0.2")),
-            // The same server is the same store.
+            // Equal settings share one store.
             synced("three", own(b"10.0.0.1")),
             synced("four", DefinedStore::Named("two".into())),
             NamespaceDefinition::local("five"),
         ] {
             all = all.with_defined(&definition).unwrap();
         }
-        // Another one has the name.
+        // Another store has the name.
         all.stores[0].name = "six".into();
         all = all.with_defined(&synced("six", own(b"10.0.0.3"))).unwrap();
         let stores: Vec<_> = all.stores.iter().map(|it| &*it.name).collect();
@@ -285,7 +285,7 @@ mod tests {
         };
         let one = synced("x", with(b"10.0.0.1", b"secret"));
         let same = fingerprint(&one);
-        // The store's name is not said of the namespace.
+        // The namespace's fingerprint does not include the store's name.
         for alike in [&one, &synced("y", with(b"10.0.0.1", b"another"))] {
             assert_eq!(fingerprint(alike), same);
         }

@@ -1,5 +1,5 @@
-//! State of `http` while its directives are read: zones, stores and namespaces, which may name each
-//! other in any order.
+//! The state of `http` while its directives are read. Zones, stores and namespaces may refer to each other in any
+//! order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,26 +19,26 @@ use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
 use crate::table::CountedRate;
 
-/// The configuration of `http`, while it is read.
+/// The configuration of `http` under construction.
 #[derive(Debug, Default)]
 pub struct HttpConf {
     pub(super) zones: Vec<ZoneConf>,
     pub(super) stores: Vec<StoreConf>,
     /// Namespaces that are defined or used.
     pub(super) namespaces: Vec<NamespaceText>,
-    /// Places of the rules, in their order.
+    /// Places of the rules, in the order of the configuration.
     pub(super) rules: Vec<Origin>,
     /// Whether any level decides after access control.
     pub(super) has_precontent: bool,
-    /// Whether any rule charges hits when the response is known.
+    /// Whether any rule charges hits when the response is known (`charge=`).
     pub(super) has_deferred: bool,
-    /// Whether requests to the API may count in any namespace.
+    /// Whether calls of the API may count in any namespace.
     pub(super) has_callers: bool,
-    /// The variables that directives name, each with the first of these and its place.
+    /// The variables used in directives, each with the first directive that uses it and its place.
     variables: BTreeMap<Box<[u8]>, (Box<str>, Origin)>,
 }
 
-/// A namespace, as far as it was read.
+/// A namespace under construction.
 #[derive(Debug)]
 pub(super) struct NamespaceText {
     pub(super) name: Box<str>,
@@ -53,22 +53,22 @@ pub(super) struct Definition {
     pub(super) options: NamespaceOptions,
 }
 
-/// A limit in a namespace.
+/// A limit that counts in a namespace.
 #[derive(Debug)]
 pub(super) struct NamespaceUse {
     pub(super) origin: Origin,
     pub(super) size: WindowSize,
-    /// The size as written; that of a rate is of no window.
+    /// The size as written; the time unit if the limit is a rate.
     pub(super) window: Box<str>,
     pub(super) algorithm: Algorithm,
-    /// The rate, if requests do not tell it.
+    /// The rate, if it is constant.
     pub(super) rate: Option<Hits>,
-    /// The name of its counter; `None`: the one that is shared.
+    /// The name of its counter; `None` for the shared one.
     pub(super) counter: Option<Box<str>>,
 }
 
 impl HttpConf {
-    /// `ratelimit_store name { ... }`
+    /// Reads `ratelimit_store name { ... }`.
     pub(super) fn read_store(
         &mut self,
         nginx: &mut impl Nginx,
@@ -91,7 +91,7 @@ impl HttpConf {
         Ok(())
     }
 
-    /// `ratelimit_namespace name { ... }`
+    /// Reads `ratelimit_namespace name { ... }`.
     pub(super) fn read_namespace(
         &mut self,
         nginx: &mut impl Nginx,
@@ -117,7 +117,7 @@ impl HttpConf {
         Ok(())
     }
 
-    /// The number of the namespace `name`, which need not be defined yet.
+    /// Returns the index of the namespace `name`, which need not be defined yet.
     fn number_of(&mut self, name: &str) -> usize {
         let known = self.namespaces.iter().position(|it| *it.name == *name);
         known.unwrap_or_else(|| {
@@ -130,7 +130,7 @@ impl HttpConf {
         })
     }
 
-    /// The number of the namespace `name`, in which a rule counts by limits.
+    /// Records the limits of a rule that counts in the namespace `name`, and returns the namespace's index.
     pub(super) fn use_namespace(
         &mut self,
         name: &str,
@@ -157,7 +157,7 @@ impl HttpConf {
         number
     }
 
-    /// Notes the variables that the words of a directive name.
+    /// Records the variables in the words of a directive.
     pub(super) fn record_variables(&mut self, directive: &str, words: &[&[u8]], origin: &Origin) {
         for name in words.iter().flat_map(|word| names(word)) {
             let is_capture = name.first().is_none_or(u8::is_ascii_digit);
@@ -168,8 +168,8 @@ impl HttpConf {
         }
     }
 
-    /// Checks that all variables that directives name are there, once all of `http` was read. Of those that are not,
-    /// nginx would not say where they stand.
+    /// Checks that all variables used in directives exist, once all of `http` was read. nginx's own error would not
+    /// name the place.
     pub(super) fn check_variables(&self, nginx: &impl Nginx) -> Result<(), ConfError> {
         let mut variables = self.variables.iter();
         match variables.find(|(name, _)| !nginx.has_variable(name)) {
@@ -181,7 +181,7 @@ impl HttpConf {
         }
     }
 
-    /// The number of a rule that stands at `origin`: those before it have smaller ones.
+    /// Returns the number of a new rule at `origin`; numbers ascend.
     pub(super) fn number_rule(&mut self, origin: &Origin) -> usize {
         let number = self.rules.len();
         self.rules.push(origin.clone());
@@ -190,14 +190,14 @@ impl HttpConf {
 }
 
 impl NamespaceUse {
-    /// Whether this is a rate, which counts in no window.
+    /// Whether this is a rate, which has no window.
     pub(super) fn is_rate(&self) -> bool {
         self.algorithm.is_of_rates()
     }
 }
 
 impl NamespaceText {
-    /// Returns the place of the definition, or else of the first use.
+    /// Returns the place of the definition, or of the first use if there is none.
     pub(super) fn origin(&self) -> Origin {
         match (&self.definition, self.uses.first()) {
             (Some(Definition { block, .. }), _) => block.origin().clone(),
@@ -206,7 +206,7 @@ impl NamespaceText {
         }
     }
 
-    /// The windows that are counted in, ascending.
+    /// Returns the windows in which hits are counted, ascending.
     pub(super) fn window_sizes(&self) -> Vec<WindowSize> {
         let listed = self.definition.as_ref().map(|it| &it.options.window_sizes);
         let listed = listed.into_iter().flatten().copied();
@@ -214,13 +214,13 @@ impl NamespaceText {
         ascending(listed.chain(windows.map(|it| it.size)))
     }
 
-    /// The names of the counters that rules have beside the shared one, each once.
+    /// Returns the names of the counters of rules, each once, without the shared one.
     pub(super) fn counters(&self) -> Vec<Box<str>> {
         let named = self.uses.iter().filter_map(|it| it.counter.clone());
         named.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The rates that are counted at, but for those that requests tell.
+    /// Returns the constant rates of rules, each once.
     pub(super) fn rates(&self) -> Vec<CountedRate> {
         let mut rates: Vec<CountedRate> = Vec::new();
         for NamespaceUse { size, rate, .. } in &self.uses {
@@ -231,7 +231,7 @@ impl NamespaceText {
     }
 }
 
-/// Each size once, the smallest first.
+/// Returns each size once, ascending.
 fn ascending(sizes: impl Iterator<Item = WindowSize>) -> Vec<WindowSize> {
     let mut sizes: Vec<_> = sizes.collect();
     sizes.sort_unstable();
@@ -239,7 +239,7 @@ fn ascending(sizes: impl Iterator<Item = WindowSize>) -> Vec<WindowSize> {
     sizes
 }
 
-/// Has nginx read the block that follows, every directive of which is passed to `set`.
+/// Reads the block that follows, passing each of its directives to `set`.
 fn read_block(nginx: &mut impl Nginx, title: &str, set: Set<'_>) -> Result<ReadBlock, ConfError> {
     let origin = nginx.origin();
     let mut block = Block::new(title, set);

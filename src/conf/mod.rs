@@ -1,19 +1,19 @@
-//! The configuration, without nginx: text to parsed to resolved to immutable.
+//! The configuration, independent of nginx: from text over parsed directives to immutable settings.
 //!
-//! nginx reads the files. It passes each directive, as a name and words, to [`reader`], which has the
-//! table of directives. The results are kept in [`http`], or in the [`level`] that the directive stands in:
+//! nginx reads the files, and passes each directive to [`reader`] as a name and words; `reader` has the table of
+//! directives. The results go to [`http`], or to the [`level`] that contains the directive:
 //!
 //! - `words`: words, blocks and messages
 //! - [`rule`]: the words of a rule; `ratelimit`: the rule, once nginx has compiled its texts with variables
 //! - `zone`, [`namespace`], [`store_options`]: zones, namespaces and stores
-//! - `review`: warnings about directives that nobody means
+//! - `review`: warnings about legal directives that are probably mistakes
 //! - [`level`]: `http`, a `server` or a `location`
 //!
-//! When all was read, `resolve` makes an immutable [`configuration`] of it. Levels inherit from those above them, which
-//! shows where rules are [`applied`]. [`defined`] has the namespaces that callers of the library define.
+//! After the last directive, `resolve` makes an immutable [`configuration`]. Then levels inherit, which determines
+//! where rules are [`applied`]. [`defined`] has the namespaces that callers of the library define.
 //!
-//! The shell implements the trait [`Nginx`](words::nginx::Nginx) for what only nginx can do or know, and for files; a test
-//! has its own.
+//! The trait [`Nginx`](words::nginx::Nginx) stands for the facts and services of nginx, and for files. The shell
+//! implements it; tests have an implementation of their own.
 #![forbid(unsafe_code)]
 
 pub mod applied;

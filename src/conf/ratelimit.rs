@@ -1,4 +1,4 @@
-//! `ratelimit`: a rule, once its words were read, and its texts with variables compiled.
+//! `ratelimit`: reading a rule, and compiling its texts with variables.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use crate::policy::limit::{Limit, Quota, QuotaHits};
 use crate::policy::options::shown;
 use crate::policy::window::warn_of_months;
 
-/// `ratelimit [namespace] limit=hits/window ... [parameters]` and `ratelimit off`
+/// Reads `ratelimit [namespace] limit=hits/window ... [parameters]` or `ratelimit off`.
 pub(super) fn read<T, N: Nginx<Text = T>>(
     nginx: &mut N,
     http: &mut HttpConf,
@@ -33,7 +33,7 @@ pub(super) fn read<T, N: Nginx<Text = T>>(
         return Ok(());
     }
     let rule = Rule::read(nginx, http, words)?;
-    // Rules are shared only when levels inherit, after all directives were read.
+    // Rules are shared only later, when levels inherit.
     match Rc::get_mut(rules).map(|rules| rules.push(rule)) {
         Some(Err(name)) => Err(format!(
             "the name \"{name}\" is duplicate: expected one that no other rule of this level has"
@@ -44,7 +44,7 @@ pub(super) fn read<T, N: Nginx<Text = T>>(
 }
 
 impl<T> Rule<T> {
-    /// Reads the words of a rule, and compiles those that have variables.
+    /// Parses the words of a rule, and compiles those with variables.
     fn read<N: Nginx<Text = T>>(
         nginx: &mut N,
         http: &mut HttpConf,

@@ -1,4 +1,4 @@
-//! The directives: where each may stand, and what reads its words.
+//! The table of directives, and the dispatch of each to its reader.
 
 use core::ffi::CStr;
 
@@ -15,13 +15,13 @@ use crate::policy::options::shown;
 pub struct ConfDirective {
     /// Its name.
     pub name: &'static CStr,
-    /// Contexts in which it may stand.
+    /// The contexts in which it is allowed.
     pub context: DirectiveContext,
-    /// Whether a block follows its words.
+    /// Whether it has a block.
     pub is_block: bool,
 }
 
-/// Contexts in which a directive may stand.
+/// A set of contexts in which a directive is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectiveContext {
     /// In `http`.
@@ -58,7 +58,7 @@ const fn block(name: &'static CStr) -> ConfDirective {
     ConfDirective { is_block: true, ..of(name, DirectiveContext::Http) }
 }
 
-/// Reads one directive: what it says goes to `http` or to the level that it stands in.
+/// A reader of directives, which stores each in `http` or in the level that contains it.
 #[derive(Debug)]
 pub struct ConfReader<'r, N: Nginx> {
     /// nginx, which reads the file.
@@ -70,12 +70,11 @@ pub struct ConfReader<'r, N: Nginx> {
 }
 
 impl<N: Nginx> ConfReader<'_, N> {
-    /// Reads the directive `name`, one of [`DIRECTIVES`] in a context where it may stand, with the
-    /// words that follow it.
+    /// Reads the directive `name`, one of [`DIRECTIVES`] in an allowed context, with its `words`.
     ///
     /// # Errors
     ///
-    /// It is wrong. The message names the word, and says what is accepted.
+    /// If the directive is invalid. The message names the word, and says what is accepted.
     pub fn apply(&mut self, name: &str, words: &[&[u8]]) -> Result<(), ConfError> {
         let ConfReader { nginx, http, level } = self;
         let nginx = &mut **nginx;
@@ -117,8 +116,8 @@ impl<N: Nginx> ConfReader<'_, N> {
     }
 }
 
-/// Returns the directive among the words of another one, of which a `;` is missing. The first word of a rule is none:
-/// namespaces may have any name.
+/// Returns the first directive's name among the words of another directive, before which a `;` is missing. Skips the
+/// first word of `ratelimit`: a namespace may have any name.
 fn swallowed(nginx: &impl Nginx, name: &str, words: &[&[u8]]) -> Option<String> {
     let words = words.iter().skip(usize::from(name == "ratelimit"));
     let mut words = words.filter(|word| nginx.has_directive(word));

@@ -1,5 +1,4 @@
-//! Checks that need the whole configuration: names that exist, and zones with room for their
-//! namespaces.
+//! Checks of the whole configuration: names refer to definitions, and zones have room for their namespaces.
 
 use super::configuration::{Configuration, NamespaceConf, ZoneConf};
 use super::http::{Definition, HttpConf, NamespaceText, NamespaceUse};
@@ -12,11 +11,11 @@ use crate::store::registry::StoreKind;
 use crate::table::ZoneRoom;
 
 impl HttpConf {
-    /// Resolves what was read, once all of `http` was.
+    /// Resolves all of `http`.
     ///
     /// # Errors
     ///
-    /// Something names what is not there, or a zone has too little room.
+    /// If a name has no definition, or a zone is too small.
     pub fn resolve(mut self, nginx: &mut impl Nginx) -> Result<Configuration, ConfError> {
         self.check_variables(nginx)?;
         self.has_callers |= nginx.has_callers();
@@ -39,7 +38,7 @@ impl HttpConf {
         }
     }
 
-    /// The namespace that is there although nothing names it, since there is no other, for callers that are no rule.
+    /// Returns the implicit namespace `default` if there is no other and one zone. It is for callers other than rules.
     fn default_namespace(&self) -> Option<NamespaceText> {
         let is_there = self.namespaces.is_empty() && self.zones.len() == 1;
         is_there.then(|| NamespaceText {
@@ -103,7 +102,7 @@ impl HttpConf {
         Ok(resolved(zone, store, options.clone()))
     }
 
-    /// The zone that a namespace names.
+    /// Returns the index of the zone that a namespace names.
     fn find_zone(&self, definition: &Definition, name: &str) -> Result<usize, ConfError> {
         let zone = self.zones.iter().position(|zone| *zone.name == *name);
         zone.ok_or_else(|| {
@@ -115,7 +114,7 @@ impl HttpConf {
         })
     }
 
-    /// The zone of a namespace that names none.
+    /// Returns the index of the only zone, for a namespace that names none.
     fn only_zone(&self, namespace: &NamespaceText) -> Result<usize, ConfError> {
         let name = &namespace.name;
         let message = match self.zones.as_slice() {
@@ -133,7 +132,7 @@ impl HttpConf {
         Err(ConfError::at(&namespace.origin(), message))
     }
 
-    /// The store that a namespace names.
+    /// Returns the index of the store that a namespace names.
     fn find_store(&self, definition: &Definition, name: &str) -> Result<usize, ConfError> {
         let store = self.stores.iter().position(|store| *store.name == *name);
         store.ok_or_else(|| {
@@ -145,7 +144,7 @@ impl HttpConf {
     }
 }
 
-/// Checks that rules count in no other windows than those that the namespace lists, if it does.
+/// Checks that rules use only windows listed in `window_sizes`, if the namespace has that directive.
 fn check_windows(namespace: &NamespaceText, options: &NamespaceOptions) -> Result<(), ConfError> {
     let listed = &options.window_sizes;
     let mut uses = namespace.uses.iter();
@@ -163,8 +162,8 @@ fn check_windows(namespace: &NamespaceText, options: &NamespaceOptions) -> Resul
     Err(ConfError::at(origin, message))
 }
 
-/// Checks the algorithms by which rules count. Those of a namespace that is synced periodically are to
-/// have windows that nodes can sum up; in a synchronous one, the store is to decide by them.
+/// Checks that the algorithms of rules go with the sync mode. Periodic sync needs windows that nodes can sum up; a
+/// synchronous store has to support the algorithm.
 fn check_algorithms(
     namespace: &NamespaceText,
     options: &NamespaceOptions,
@@ -199,12 +198,12 @@ fn check_algorithms(
 }
 
 impl Configuration {
-    /// Checks that each zone has room for its namespaces: a matter of its size alone, so that it is
-    /// known before any zone is mapped.
+    /// Checks that each zone has room for its namespaces. This depends only on the zone's size, so it is known before
+    /// the zone is mapped.
     ///
     /// # Errors
     ///
-    /// Where the namespace stands that has none, and what is to be said.
+    /// Returns the place of the first namespace without room, and a message.
     pub(super) fn check_room(&self) -> Result<(), (Origin, String)> {
         for (number, ZoneConf { name: zone, size, .. }) in self.zones.iter().enumerate() {
             let room = ZoneRoom::of(*size);

@@ -1,16 +1,14 @@
-//! A store's options: those of its block, or those that a caller of the library gives; and the files that
-//! they name.
+//! A store's options, from its block or from a caller of the library, and the files that they name.
 
 use super::words::nginx::Files;
 use crate::policy::options::OptionError;
 use crate::store::registry::StoreSettings;
 
-/// The settings of a store whose directives have these names and words, as a caller of the library gives
-/// them.
+/// Builds the settings of a store from directives, as names and words, of a caller of the library.
 ///
 /// # Errors
 ///
-/// As of a `ratelimit_store` block. No message holds a password.
+/// Those of a `ratelimit_store` block. No message contains a password.
 pub fn store_of_options(
     strategy: &[u8],
     options: &[(&[u8], &[u8])],
@@ -27,11 +25,11 @@ pub fn store_of_options(
     Ok(settings)
 }
 
-/// Reads the files that a store's directives name, and checks that connections can be made with them.
+/// Reads the files named by a store's directives, and checks that TLS connections can use them.
 ///
 /// # Errors
 ///
-/// The directive, and what is wrong with its file.
+/// The error names the directive, and the problem with its file.
 pub(super) fn read_files(
     settings: &mut StoreSettings,
     files: &impl Files,
@@ -48,7 +46,7 @@ pub(super) fn read_files(
     let Some(tls) = &settings.common.tls else {
         return Ok(());
     };
-    // Workers make the same of it: what they could not do is said now.
+    // Workers build the same TLS client; its errors are reported now.
     let result = files.check_tls(tls);
     result.map_err(|error| OptionError::new(error.to_string()).of(error.directive()))
 }

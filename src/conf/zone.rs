@@ -1,4 +1,4 @@
-//! `ratelimit_zone zone=name:size`
+//! Reader of `ratelimit_zone zone=name:size`.
 
 use super::configuration::ZoneConf;
 use super::http::HttpConf;
@@ -8,7 +8,7 @@ use super::words::parse::{invalid, one_word};
 use crate::policy::namespace::valid_name;
 use crate::policy::options::shown;
 
-/// The least size of a zone in pages.
+/// The minimum size of a zone in pages.
 const MIN_PAGES: usize = 8;
 
 pub(super) fn read(
@@ -52,7 +52,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Refuses what the zones of other modules have: a key (`limit_req_zone`), a rate, `sync`.
+/// Rejects words that only other modules' zones have: a key (`limit_req_zone`), a rate, `sync`.
 fn refuse_foreign(words: &[&[u8]]) -> Result<(), ConfError> {
     let Some(word) = words.iter().find(|word| !word.starts_with(b"zone=")) else {
         return Ok(());
@@ -70,7 +70,7 @@ fn refuse_foreign(words: &[&[u8]]) -> Result<(), ConfError> {
     .into())
 }
 
-/// A size in bytes, as nginx writes it (`4096`, `64k`, `10m`), and `1g`.
+/// Parses a size in bytes as nginx does (`4096`, `64k`, `10m`), and also `1g`.
 fn parse_size(text: &[u8]) -> Option<usize> {
     let (digits, shift) = match text {
         [digits @ .., b'k' | b'K'] => (digits, 10),
@@ -78,7 +78,7 @@ fn parse_size(text: &[u8]) -> Option<usize> {
         [digits @ .., b'g' | b'G'] => (digits, 30),
         digits => (digits, 0),
     };
-    // The standard library would take a sign, too.
+    // The standard library would also accept a sign.
     let digits = digits.iter().all(u8::is_ascii_digit).then_some(digits)?;
     let number: usize = core::str::from_utf8(digits).ok()?.parse().ok()?;
     number.checked_mul(1 << shift)

@@ -1,4 +1,4 @@
-//! A level (`http`, a `server` or a `location`), and how levels inherit.
+//! A level (`http`, a `server` or a `location`), and inheritance between levels.
 
 pub mod rules;
 
@@ -12,7 +12,7 @@ use super::words::settings::{Content, LevelOptions, Phase, Settings};
 use super::words::text::WrittenText;
 use rules::Rules;
 
-/// The error that a location answers with something else, too.
+/// The error for a location that has another content handler, too.
 pub const OTHER_CONTENT: &str =
     "goes with no other content handler, such as proxy_pass: expected a location of its own";
 
@@ -20,27 +20,27 @@ pub const OTHER_CONTENT: &str =
 #[derive(Debug)]
 pub struct LevelConf<T> {
     key: Option<Rc<WrittenText<T>>>,
-    /// Rules of this level, or of one above.
+    /// Rules of this level, or inherited ones.
     pub(super) rules: Option<Rc<Rules<T>>>,
-    /// Rules that apply: none if rules are off, and no inherited ones where a location answers by
-    /// itself.
+    /// Rules that apply. None if rules are off; a location with content of ours does not inherit rules.
     effective: Option<Rc<Rules<T>>>,
     content: Option<Content>,
     /// Place of the directive that sets the content.
     content_origin: Option<Origin>,
-    /// Whether that is what the location around answers with: this is a block within it.
+    /// Whether the content is inherited from the enclosing location, of which this level is a block (`if`,
+    /// `limit_except`).
     is_content_inherited: bool,
     pub(super) options: LevelOptions,
-    /// Whether the first directive of the rewrite phase is `return`, so that no request of this level gets further.
+    /// Whether the first directive of the rewrite phase is `return`, so that no request gets past it.
     returns: Option<bool>,
     /// Whether `auth_basic` is on.
     has_basic_auth: Option<bool>,
-    /// Whether rules stand on this level, and no request reaches them.
+    /// Whether this level has rules that no request reaches.
     has_unreached_rules: bool,
 }
 
 impl<T> LevelConf<T> {
-    /// `ratelimit_key string`
+    /// Reads `ratelimit_key string`.
     pub(super) fn set_key<N>(&mut self, nginx: &mut N, words: &[&[u8]]) -> Result<(), ConfError>
     where
         N: Nginx<Text = T>,
@@ -50,7 +50,7 @@ impl<T> LevelConf<T> {
         set_once(&mut self.key, Rc::new(WrittenText::compile(nginx, word)?))
     }
 
-    /// `ratelimit_api [write=on | off]`; returns whether it is on.
+    /// Reads `ratelimit_api [write=on | off]`. Returns whether writes are on.
     pub(super) fn set_api(
         &mut self,
         nginx: &mut impl Nginx,
@@ -67,7 +67,7 @@ impl<T> LevelConf<T> {
         Ok(may_write)
     }
 
-    /// `ratelimit_metrics`
+    /// Reads `ratelimit_metrics`.
     pub(super) fn set_metrics(
         &mut self,
         nginx: &mut impl Nginx,
@@ -85,7 +85,7 @@ impl<T> LevelConf<T> {
         nginx.answer_with(content)
     }
 
-    /// Returns the error that another module's directive says what this level answers with, beside one of ours.
+    /// Returns the error that another module has set a content handler beside this module's.
     pub fn other_content(&self) -> ConfError {
         let name = self.content.map_or("", Content::directive);
         match &self.content_origin {
@@ -94,24 +94,24 @@ impl<T> LevelConf<T> {
         }
     }
 
-    /// Notes a directive of the rewrite phase, which may be `return`.
+    /// Records a directive of the rewrite phase, which may be `return`.
     pub fn record_rewrite(&mut self, is_return: bool) {
         self.returns.get_or_insert(is_return);
     }
 
-    /// Notes an `auth_basic`, which may be `off`.
+    /// Records `auth_basic`; `is_on` is false for `off`.
     pub fn record_basic_auth(&mut self, is_on: bool) {
         self.has_basic_auth = Some(is_on);
     }
 
-    /// Takes what the level above answers with: a block within a location that is no location itself
-    /// (`if`, `limit_except`) answers as that does.
+    /// Inherits the content of the enclosing location. This is for blocks in a location that are not locations
+    /// themselves (`if`, `limit_except`).
     pub fn inherit_content(&mut self, prev: &LevelConf<T>) {
         self.content = prev.content;
         self.is_content_inherited = prev.content.is_some();
     }
 
-    /// Takes what this level does not say from the level above.
+    /// Inherits the settings that this level does not set.
     pub fn inherit(&mut self, prev: &LevelConf<T>) {
         self.key = self.key.take().or_else(|| prev.key.clone());
         self.has_basic_auth = self.has_basic_auth.or(prev.has_basic_auth);
@@ -128,45 +128,44 @@ impl<T> LevelConf<T> {
         self.options.inherit(&prev.options);
     }
 
-    /// The key of the level; `None`: the client's address.
+    /// Returns the key of the level; `None` stands for the client's address.
     #[inline]
     pub fn key(&self) -> Option<&T> {
         Some(&self.key.as_ref()?.text)
     }
 
-    /// The key as it is written.
+    /// Returns the key as it is written.
     pub fn written_key(&self) -> &[u8] {
         self.key.as_ref().map_or(b"$remote_addr", |key| &key.written)
     }
 
-    /// The rules that apply, if any, once the level has inherited.
+    /// Returns the rules that apply, if any. The level must have inherited.
     pub fn effective_rules(&self) -> Option<&Rc<Rules<T>>> {
         self.effective.as_ref()
     }
 
-    /// Whether rules stand on the level, and a `return` there answers before them.
+    /// Whether the level has rules that a `return` makes unreachable.
     pub(super) fn has_unreached_rules(&self) -> bool {
         self.has_unreached_rules
     }
 
-    /// Whether requests are decided on before `auth_basic` has verified who sends them.
+    /// Whether rules are evaluated before `auth_basic` has verified the user.
     pub(super) fn is_before_basic_auth(&self) -> bool {
         self.has_basic_auth == Some(true) && self.settings().phase == Phase::Preaccess
     }
 
-    /// Returns the directive that sets the location's own content, and its place, if a `return`
-    /// there answers first.
+    /// Returns the directive that sets the location's content, and its place, if a `return` makes it unreachable.
     pub(super) fn unreached_content(&self) -> Option<(&Origin, &'static str)> {
         let name = self.content.filter(|_| self.returns == Some(true))?;
         Some((self.content_origin.as_ref()?, name.directive()))
     }
 
-    /// Returns the location's own content, if it has some.
+    /// Returns this module's content of the location, if any.
     pub fn content(&self) -> Option<Content> {
         self.content
     }
 
-    /// Returns the settings, once the level has inherited.
+    /// Returns the settings. The level must have inherited.
     pub fn settings(&self) -> Settings {
         Settings::of(&self.options)
     }

@@ -1,11 +1,11 @@
-//! The rules of a level, and how their policies are named.
+//! The rules of a level, and the names of their policies.
 
 use crate::conf::review::sharing::WindowLimits;
 use crate::conf::words::text::{Amount, WrittenText};
 use crate::policy::headers::ietf::{self, PolicyItem};
 use crate::policy::limit::Limit;
 
-/// The rules of a level, all of which must admit a request. `ratelimit off` is none at all.
+/// The rules of a level, all of which must admit a request. `ratelimit off` makes an empty list.
 #[derive(Debug)]
 pub struct Rules<T> {
     rules: Vec<Rule<T>>,
@@ -15,23 +15,23 @@ pub struct Rules<T> {
 /// A `ratelimit` directive.
 #[derive(Debug)]
 pub struct Rule<T> {
-    /// Its number in the order of the configuration, from 0 on.
+    /// The index of the rule in the order of the configuration.
     pub number: usize,
-    /// Its place in the configuration, as users are told it: `nginx.conf:31`.
+    /// The place of the rule for users, relative to the configuration's directory: `nginx.conf:31`.
     pub place: Box<str>,
-    /// The number of the namespace that it counts in, among those of the configuration.
+    /// The index of its namespace in the configuration.
     pub namespace: usize,
-    /// Key of the rule.
+    /// The rule's own key and counter, if any.
     pub key: OwnKey<T>,
-    /// Cost of a request.
+    /// The cost of a request.
     pub cost: Cost<T>,
-    /// Its limits, at least one.
+    /// The limits, at least one.
     pub limits: Vec<RuleLimit<T>>,
-    /// The limits whose counter other rules have too, unless `counter=` says that this is meant.
+    /// The limits whose counters are checked for other rules' limits; empty if `counter=` says that sharing is meant.
     pub(crate) shared: Vec<WindowLimits>,
 }
 
-/// A rule's own key, counter and namespace.
+/// A rule's own key and counter, each if it has one.
 #[derive(Debug)]
 pub struct OwnKey<T> {
     pub(crate) text: Option<WrittenText<T>>,
@@ -43,23 +43,23 @@ pub struct OwnKey<T> {
 pub struct RuleLimit<T> {
     /// The limit, with the name of its policy.
     pub limit: Limit,
-    /// Number of hits that the rule admits.
+    /// The number of hits that the rule admits, or its rate.
     pub hits: Amount<T>,
-    /// The name if no other limit has it, unless `name=` gave another one.
+    /// The default name, to be numbered if another limit has it; `None` if `name=` gave one.
     pub(crate) default_name: Option<Box<str>>,
 }
 
-/// Cost of a request.
+/// The cost of a request, and when it is charged.
 #[derive(Debug)]
 pub enum Cost<T> {
-    /// Cost that is charged with the decision.
+    /// A cost that is charged with the decision.
     AtOnce(Amount<T>),
-    /// Cost that is charged when the response is known.
+    /// A cost that is charged when the response is known.
     Deferred(Amount<T>),
 }
 
 impl<T> Rule<T> {
-    /// The key that the rule counts by, as it is written, where the level has this one.
+    /// Returns the rule's key as it is written; `of_level` is the key of the level.
     pub(crate) fn written_key<'k>(&'k self, of_level: &'k [u8]) -> &'k [u8] {
         self.key.text.as_ref().map_or(of_level, |own| &own.written)
     }
@@ -77,12 +77,12 @@ impl<T> Rules<T> {
         self.rules.is_empty()
     }
 
-    /// The rules, in their order.
+    /// Returns the rules, in their order.
     pub fn rules(&self) -> &[Rule<T>] {
         &self.rules
     }
 
-    /// The value of `RateLimit-PolicyItem` if all limits apply; empty if one of them is variable.
+    /// Returns the value of `RateLimit-Policy` if all limits apply; empty if one of them is variable.
     pub fn policy(&self) -> &[u8] {
         &self.policy
     }
@@ -91,7 +91,7 @@ impl<T> Rules<T> {
     ///
     /// # Errors
     ///
-    /// The name of its policy, if that is another one's too.
+    /// If another rule has a policy with a `name=` of this rule's; returns that name.
     pub(crate) fn push(&mut self, rule: Rule<T>) -> Result<(), Box<str>> {
         let mut new = rule.limits.iter().filter(|limit| limit.is_named());
         let is_taken = |name: &str| {
@@ -111,7 +111,7 @@ impl<T> Rules<T> {
         self.rules.iter().flat_map(|rule| &rule.limits)
     }
 
-    /// Gives a number to policies whose default names are taken.
+    /// Numbers the policies whose default names are taken.
     fn name_policies(&mut self) {
         let named = self.limits().filter(|limit| limit.is_named());
         let mut taken: Vec<Box<str>> = named.map(|limit| limit.limit.name.clone()).collect();
@@ -156,13 +156,13 @@ impl<T> Default for Rules<T> {
 }
 
 impl<T> OwnKey<T> {
-    /// The key, if not that of the level.
+    /// Returns the rule's key; `None` for the level's.
     #[inline]
     pub fn text(&self) -> Option<&T> {
         self.text.as_ref().map(|key| &key.text)
     }
 
-    /// The name of the counter, if not the one that is shared.
+    /// Returns the name of the counter; `None` for the shared one.
     #[inline]
     pub fn counter(&self) -> Option<&str> {
         self.counter.as_deref()

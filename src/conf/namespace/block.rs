@@ -1,4 +1,4 @@
-//! Reader of the directives of a `ratelimit_namespace` block.
+//! The reader of the directives in a `ratelimit_namespace` block.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::policy::options::{
 };
 use crate::policy::window::{WindowSize, parse_time, warn_of_months};
 
-/// Reads a namespace's directives, one by one, in any order.
+/// A reader of a namespace's directives, one by one, in any order.
 #[derive(Debug, Default)]
 pub struct NamespaceOptionsBuilder {
     zone: Option<Box<str>>,
@@ -23,7 +23,7 @@ pub struct NamespaceOptionsBuilder {
     on_error: Option<OnError>,
     timeout: Option<Duration>,
     reserve: Option<bool>,
-    /// Times in months.
+    /// Warnings about times in months.
     months: Vec<OptionWarning>,
 }
 
@@ -46,7 +46,7 @@ impl NamespaceOptionsBuilder {
     ///
     /// # Errors
     ///
-    /// If there is no such directive, it was given before, or its words are not accepted.
+    /// If there is no such directive, it is duplicate, or its words are not accepted.
     pub fn set(&mut self, name: &[u8], words: &[&[u8]]) -> Result<(), OptionError> {
         let directive = Directive::new(name, words);
         match name {
@@ -105,11 +105,11 @@ impl NamespaceOptionsBuilder {
         warnings
     }
 
-    /// All directives were read.
+    /// Finishes the block.
     ///
     /// # Errors
     ///
-    /// If there is a `sync_rate`, and no store to sync with; if what only one kind of it has is with another.
+    /// If `sync_rate` is not `off` and there is no store, or if an option is set that does not go with the sync mode.
     pub fn finish(self) -> Result<NamespaceOptions, OptionError> {
         let sync = self.sync.unwrap_or_default();
         if sync != SyncMode::Local && self.store.is_none() {
@@ -164,8 +164,7 @@ const SYNC_RATE: Syntax<SyncMode> = Syntax {
     },
 };
 
-/// Whether a decimal without a sign is zero, whatever the number of its digits; `None` if `text`
-/// is not one.
+/// Whether a decimal without a sign is zero, however many digits it has; `None` if `text` is no such decimal.
 fn is_zero(text: &[u8]) -> Option<bool> {
     let mut parts = text.splitn(2, |&byte| byte == b'.');
     let is_number = parts.all(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit));
@@ -215,7 +214,7 @@ const TIMEOUT: Syntax<Duration> = Syntax {
 mod tests {
     use super::*;
 
-    /// The settings that a block with `lines` makes.
+    /// Returns the settings of a block with `lines`.
     fn parse(lines: &[&str]) -> Result<NamespaceOptions, String> {
         let mut builder = NamespaceOptionsBuilder::default();
         for line in lines {

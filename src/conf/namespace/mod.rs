@@ -1,4 +1,4 @@
-//! The settings of a namespace: what the directives of a `ratelimit_namespace` block say.
+//! The settings of a namespace.
 
 pub mod block;
 
@@ -8,31 +8,31 @@ use crate::policy::namespace::{DEFAULT_TIMEOUT, OnError, OnLoss, SyncEarly, Sync
 use crate::policy::options::OptionWarning;
 use crate::policy::window::WindowSize;
 
-/// The settings of a namespace: what a `ratelimit_namespace` block says.
+/// The settings of a namespace, from its `ratelimit_namespace` block or from defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceOptions {
-    /// The zone with its counters; `None`: the only one.
+    /// The zone with its counters; `None` for the only zone.
     pub zone: Option<Box<str>>,
-    /// The datastore. There is one unless `sync` is [`SyncMode::Local`].
+    /// The datastore; present unless `sync` is [`SyncMode::Local`].
     pub store: Option<Box<str>>,
-    /// Mode of the sync with the datastore.
+    /// The mode of the sync with the datastore.
     pub sync: SyncMode,
-    /// Share of a limit that is pushed early, if the sync has a period.
+    /// The share of a limit that is pushed early, with periodic sync.
     pub sync_early: SyncEarly,
-    /// Limit while the datastore is away, if the sync has a period.
+    /// The limit while the datastore is down, with periodic sync.
     pub on_loss: OnLoss,
-    /// The windows that hits are counted in, each once, in the order given; none: every window
-    /// that a limit of this namespace names.
+    /// The windows in which hits are counted, each once, in the order given. If empty, hits are counted in every window
+    /// of the namespace's limits.
     pub window_sizes: Vec<WindowSize>,
-    /// Decision on a request when a synchronous datastore does not answer in time.
+    /// The fallback when a synchronous datastore does not answer in time.
     pub on_error: OnError,
-    /// Longest wait for a synchronous datastore's answer: 1 ms to 1 minute.
+    /// The maximum wait for a synchronous datastore's answer: 1 ms to 1 minute.
     pub timeout: Duration,
     /// Whether a synchronous datastore charges hits of busy keys ahead.
     pub is_reserving: bool,
 }
 
-/// An empty block's.
+/// Returns the settings of an empty block.
 impl Default for NamespaceOptions {
     fn default() -> Self {
         NamespaceOptions {
@@ -50,7 +50,7 @@ impl Default for NamespaceOptions {
 }
 
 impl NamespaceOptions {
-    /// Warns of a `sync_rate` above a tenth of `smallest`, the smallest window in use.
+    /// Returns a warning if `sync_rate` is above a tenth of `smallest`, the smallest window in use.
     pub fn sync_rate_warning(&self, smallest: WindowSize) -> Option<OptionWarning> {
         let SyncMode::Periodic(period) = self.sync else {
             return None;

@@ -1,6 +1,6 @@
-//! Warnings about directives that are legal, and that nobody means.
+//! Warnings about legal directives that are probably mistakes.
 //!
-//! - [`sharing`]: limits that share a counter; [`unmeant`]: each of the others
+//! - [`sharing`]: limits that share a counter; [`unmeant`]: other mistakes
 
 pub mod sharing;
 pub(super) mod unmeant;

@@ -1,5 +1,5 @@
-//! Finds rules of different limits that share a counter, so that hits of one count for the other:
-//! what a `ratelimit_key` and a window are the same for is often not meant so.
+//! Detection of different limits that share a counter. Rules with one key and window share it, often by mistake: hits
+//! of one rule then count for the other.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,56 +8,55 @@ use crate::conf::rule::RuleText;
 use crate::policy::limit::{Quota, QuotaHits};
 use crate::policy::window::WindowSize;
 
-/// The rules of a configuration where they apply, each with the key that it counts by there.
+/// The uses of counters by rules: one for each rule and each key with which it applies.
 #[derive(Debug, Default)]
 pub struct Sharing<'a> {
-    /// By the number of a rule in the order of the configuration, and by the key.
+    /// Uses, by the number of the rule in the order of the configuration, and by the key.
     uses: BTreeMap<(usize, &'a [u8]), Use<'a>>,
 }
 
-/// The counter that a rule uses.
+/// The counters that a rule uses with one key.
 #[derive(Debug)]
 struct Use<'a> {
     namespace: &'a str,
     limits: &'a [WindowLimits],
 }
 
-/// The hits of all limits that a rule has with one window, or the burst of its rate.
+/// The hits of all limits of a rule with one window, or the burst of its rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
     counters: LimitedCounters,
     size: WindowSize,
-    /// Amounts as they are written, or in their shortest form; sorted.
+    /// Amounts as written if variable, else in their shortest form; sorted.
     hits: Vec<Box<[u8]>>,
 }
 
-/// The counters of limits: those of rules that have the same here are shared, if their keys are.
+/// The counters of a rule's limits. Rules with equal values share a counter if their keys are equal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LimitedCounters {
-    /// The number of the kind, and its measure.
+    /// Number of the kind of stored state, and its measure.
     Known(u8, u64),
-    /// At a rate that requests tell: the rate and its time, as they are written. Of which requests the rate is another
-    /// rule's, nobody knows.
+    /// A variable rate and its time, as written. It is not known which requests have the same rate as another rule.
     Told(Box<[u8]>, WindowSize),
 }
 
 /// Two limits that share a counter and differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shared<'a> {
-    /// The number of the rule that comes first.
+    /// The number of the counter's first rule.
     pub first: usize,
-    /// The number of the first rule that has the other limit.
+    /// The number of the first rule with the other limit.
     pub second: usize,
-    /// The number of rules that have the other limit.
+    /// The number of rules with the other limit.
     pub places: usize,
     /// The key, as it is written.
     pub key: &'a [u8],
-    /// The window, or the time of a rate.
+    /// The window, or the time unit of a rate.
     pub size: WindowSize,
 }
 
 impl WindowLimits {
-    /// The limits of a rule, by window.
+    /// Returns the limits of a rule, by window.
     pub fn of(rule: &RuleText<'_>) -> Vec<WindowLimits> {
         let kind = rule.algorithm.kind();
         let mut windows: BTreeMap<WindowSize, Vec<Box<[u8]>>> = BTreeMap::new();
@@ -89,8 +88,8 @@ impl WindowLimits {
 }
 
 impl<'a> Sharing<'a> {
-    /// Notes that the rule of this number has `limits` in `namespace` for a `key`, as it is written.
-    /// Where a rule is inherited, it is the same rule.
+    /// Records that the rule with this number has `limits` in `namespace` with the written `key`. An inherited rule
+    /// keeps its number.
     pub fn add(
         &mut self,
         rule: usize,
@@ -101,8 +100,8 @@ impl<'a> Sharing<'a> {
         self.uses.insert((rule, key), Use { namespace, limits });
     }
 
-    /// Returns each pair of different limits that share a counter once: the limit of the counter's first rule, and
-    /// another one. A rule is part of one pair for each rule that comes first.
+    /// Returns the pairs of different limits that share a counter, each once: the limit of the counter's first rule,
+    /// and another one. A rule is in at most one pair with each first rule.
     pub fn pairs(&self) -> Vec<Shared<'a>> {
         let mut first_of = BTreeMap::new();
         let mut known = BTreeMap::new();
@@ -138,12 +137,12 @@ impl<'a> Sharing<'a> {
 mod tests {
     use super::*;
 
-    /// The pairs among rules, each a number, a namespace, a key and limits.
+    /// Returns the pairs among rules, each given as a number, a namespace, a key and limits.
     fn pairs(rules: &[(usize, &str, &str, &str)]) -> Vec<(usize, usize, String, String)> {
         let limits: Vec<_> = rules
             .iter()
             .map(|(.., limits)| {
-                // A limit, or a word of a rate.
+                // Either a limit, or parameters of a rate.
                 let words = limits.split(' ').map(|text| match text.contains('=') {
                     true => text.into(),
                     false => format!("limit={text}"),
@@ -222,7 +221,7 @@ mod tests {
             (2, "api", "k", "6/1m"),
             (2, "default", "j", "6/1m"),
             (2, "default", "k", "6/1h"),
-            // One rule, inherited by levels with different keys.
+            // One rule that levels with different keys inherit.
             (1, "default", "j", "5/1m"),
         ] {
             assert_eq!(pairs(&[(1, "default", "k", "5/1m"), other]), []);

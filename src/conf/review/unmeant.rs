@@ -1,4 +1,4 @@
-//! Warns of directives that are legal and surely not meant: each of them says nothing when requests come.
+//! Warnings about directives that are legal, but surely mistakes: nothing would show them when requests come.
 
 use crate::conf::rule::{CostText, RuleText};
 use crate::conf::words::message::Message;
@@ -9,8 +9,8 @@ use crate::policy::hits::Hits;
 use crate::policy::limit::QuotaHits;
 use crate::policy::options::shown;
 
-/// Warns of a key that is empty for every request, or that has the name of a variable in place of the variable;
-/// `what` says which key it is.
+/// Warns of a key that is always empty, or that has the name of a variable without its `$`; `what` names the key in the
+/// message.
 pub(crate) fn warn_of_key(nginx: &mut impl Nginx, what: &str, key: &[u8]) {
     let message = if key.is_empty() {
         format!(
@@ -28,9 +28,9 @@ pub(crate) fn warn_of_key(nginx: &mut impl Nginx, what: &str, key: &[u8]) {
     nginx.warn(Message::Here(message));
 }
 
-/// Returns the name of the variable that a key without variables was probably meant to have.
+/// Returns the variable that was probably meant by a key without variables.
 fn variable_meant(nginx: &impl Nginx, key: &[u8]) -> Option<String> {
-    // Names that are words may be meant as such, beside other words.
+    // These names are also plain words, so they count only if they stand alone.
     const WORDS: [&[u8]; 4] = [b"uri", b"host", b"args", b"hostname"];
     if key.contains(&b'$') {
         return None;
@@ -44,7 +44,7 @@ fn variable_meant(nginx: &impl Nginx, key: &[u8]) -> Option<String> {
     name.map(shown)
 }
 
-/// Warns of a rule that admits nothing, whose key is none, or that has a part without effect.
+/// Warns of a rule that never admits a request, has a useless key, or has a parameter without effect.
 pub(crate) fn warn_of_rule(nginx: &mut impl Nginx, rule: &RuleText<'_>) {
     if let Some(key) = rule.key {
         warn_of_key(nginx, "ratelimit: the key", key);
@@ -59,7 +59,7 @@ pub(crate) fn warn_of_rule(nginx: &mut impl Nginx, rule: &RuleText<'_>) {
     }
 }
 
-/// Returns what is to be said of a rule with a constant limit that is less than the constant cost of each request.
+/// Returns a warning if a constant limit is below the constant cost of each request.
 fn admits_nothing(rule: &RuleText<'_>) -> Option<String> {
     let cost = match rule.cost {
         CostText::One => Hits::ONE,

@@ -1,4 +1,4 @@
-//! Rules: the words of a `ratelimit` directive.
+//! The words of a `ratelimit` directive, parsed.
 
 mod rate;
 
@@ -10,56 +10,56 @@ use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, valid_name};
 use crate::policy::options::{OptionError, shown};
 use rate::{RateText, refuse_without_rate};
 
-/// The words of a rule, as far as they can be read without variables.
+/// The words of a rule, parsed as far as variables allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleText<'a> {
-    /// The namespace that hits are counted in.
+    /// The namespace in which hits are counted.
     pub namespace: &'a str,
-    /// The limits, at least one; or a rate.
+    /// The limits, at least one; or a single rate.
     pub quotas: Vec<Quota<'a>>,
-    /// Algorithm: how windows are read, or a rate.
+    /// The algorithm of the windows, or that of rates.
     pub algorithm: Algorithm,
-    /// Burst and delay of a rate.
+    /// The burst and the delay of a rate.
     pub burst: Burst,
-    /// The key; `None`: that of the level.
+    /// The key; `None` for that of the level.
     pub key: Option<&'a [u8]>,
-    /// The counter.
+    /// The counter in which hits are counted.
     pub counter: CounterName<'a>,
-    /// Cost of a request.
+    /// The cost of a request.
     pub cost: CostText<'a>,
-    /// The name of the policy, if there is one limit, and it has one.
+    /// The name of the policy, if the rule has one limit and `name=`.
     pub name: Option<&'a str>,
 }
 
-/// Name that tells counters of one key and window apart.
+/// The name that distinguishes counters of one key and window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CounterName<'a> {
-    /// The one that is shared, since nothing else was said.
+    /// The shared counter, since the rule has no `counter=`.
     #[default]
     Unsaid,
-    /// The one that is shared: `counter=default`.
+    /// The shared counter, named explicitly: `counter=default`.
     Shared,
-    /// Another one, of this name.
+    /// The counter with this name.
     Own(&'a str),
 }
 
-/// The parameters `cost=` and `charge=`, each with its word, for messages.
+/// The parameter `cost=` or `charge=`, with its word for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostText<'a> {
-    /// Neither: one hit.
+    /// Neither parameter: one hit.
     One,
-    /// `cost=`: when the request is decided on.
+    /// `cost=`: charged with the decision.
     AtOnce(Parameter<'a>),
-    /// `charge=`: when the response is known.
+    /// `charge=`: charged when the response is known.
     Deferred(Parameter<'a>),
 }
 
 impl<'a> RuleText<'a> {
-    /// Reads the words that follow `ratelimit`.
+    /// Parses the words that follow `ratelimit`.
     ///
     /// # Errors
     ///
-    /// If a word is not accepted, is missing, or contradicts another one.
+    /// If a word is missing, is not accepted, or contradicts another one.
     pub fn parse(words: &[&'a [u8]]) -> Result<RuleText<'a>, OptionError> {
         let (namespace, words) = match words {
             [name, words @ ..] if !name.contains(&b'=') && !is_other(name) => {
@@ -156,12 +156,12 @@ impl<'a> RuleText<'a> {
 }
 
 impl<'a> CounterName<'a> {
-    /// Whether this was said.
+    /// Whether the rule has a `counter=`.
     pub fn is_said(self) -> bool {
         self != CounterName::Unsaid
     }
 
-    /// The name of the counter; `None`: the one that is shared.
+    /// Returns the name of the counter; `None` for the shared one.
     pub fn own(self) -> Option<&'a str> {
         match self {
             CounterName::Own(name) => Some(name),
@@ -183,7 +183,7 @@ fn parse_algorithm(parameter: Parameter<'_>) -> Result<Algorithm, OptionError> {
     algorithm.map_err(|error| parameter.invalid(&error.to_string()))
 }
 
-/// Refuses a limit that is larger than any of `algorithm`.
+/// Returns an error if a limit is larger than `algorithm` supports.
 fn check_most(
     parameter: Parameter<'_>,
     quota: &Quota<'_>,
@@ -207,7 +207,7 @@ fn parse_counter(parameter: Parameter<'_>) -> Result<CounterName<'_>, OptionErro
     }
 }
 
-/// The name of a policy: it is quoted in headers.
+/// Parses the name of a policy, which is quoted in headers.
 fn parse_name<'a>(parameter: Parameter<'a>) -> Result<&'a str, OptionError> {
     let name = parameter.value;
     let is_legal = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\"\\$".contains(byte);
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn quotes_are_around_a_whole_parameter() {
         const QUOTES: &str = "quotes go around a whole parameter, as in \"key=a b\"";
-        // As nginx divides `key="a b"`.
+        // The words into which nginx divides `key="a b"`.
         for words in
             [&["limit=5/1s", "key=\"a", "b\""][..], &["limit=5/1s", "key='a'"], &["limit=\"5/1s\""]]
         {

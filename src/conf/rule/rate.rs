@@ -1,4 +1,4 @@
-//! `rate=`, `burst=` and `delay=`: the words of a rule that limits as nginx's `limit_req` does.
+//! `rate=`, `burst=` and `delay=`: the parameters of rules that limit as nginx's `limit_req` does.
 
 use crate::conf::words::parameter::Parameter;
 use crate::conf::words::text::did_you_mean;
@@ -6,22 +6,22 @@ use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, ParseQuotaError, Quota, QuotaHits};
 use crate::policy::options::{OptionError, shown};
 
-/// The rate of a rule, and what it has beside it.
+/// The rate of a rule, with its burst and delay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateText<'a> {
     parameter: Parameter<'a>,
-    /// The hits, and the time.
+    /// The hits and the time unit.
     pub(super) quota: Quota<'a>,
-    /// The burst, and what of it is held back.
+    /// The burst, and the part of it without a delay.
     pub(super) burst: Burst,
 }
 
 impl<'a> RateText<'a> {
-    /// Reads `rate=hits/time`, and what is said beside it.
+    /// Parses `rate=hits/time`, with its `burst=` and `delay=`.
     ///
     /// # Errors
     ///
-    /// If a value is none, or more is to be held back than is admitted.
+    /// If a value is invalid, or the delay begins above the burst.
     pub(super) fn parse(
         parameter: Parameter<'a>,
         burst: Option<Parameter<'_>>,
@@ -39,11 +39,11 @@ impl<'a> RateText<'a> {
         Ok(RateText { parameter, quota, burst: Burst { hits, delay, rate } })
     }
 
-    /// Refuses what is of limits with windows.
+    /// Rejects parameters of windows beside a rate.
     ///
     /// # Errors
     ///
-    /// If the rule has a `limit=`, or a `window=`.
+    /// If the rule has a `limit=` or a `window=`.
     pub(super) fn refuse_with(
         &self,
         has_limit: bool,
@@ -64,11 +64,11 @@ impl<'a> RateText<'a> {
     }
 }
 
-/// Refuses what only a rate has, where there is none.
+/// Rejects parameters of rates in a rule without a rate.
 ///
 /// # Errors
 ///
-/// If there is any of it.
+/// If the rule has a `burst=` or a `delay=`.
 pub(super) fn refuse_without_rate(
     burst: Option<Parameter<'_>>,
     delay: Option<Parameter<'_>>,
@@ -99,7 +99,7 @@ fn parse_quota(parameter: Parameter<'_>) -> Result<Quota<'_>, OptionError> {
     })
 }
 
-/// Above which level requests wait: that of a burst of so many hits at most.
+/// Parses the number of hits above the rate from which on requests are delayed; at most `burst`.
 fn parse_delay(parameter: Parameter<'_>, burst: Hits) -> Result<Hits, OptionError> {
     const EXPECTED: &str = "expected all, or a decimal of at least 0.001, such as 8";
     if parameter.value == b"all" {

@@ -1,4 +1,4 @@
-//! Blocks of directives, and where each of these stands.
+//! Blocks of directives, and the places of their directives.
 
 use core::fmt;
 
@@ -7,22 +7,22 @@ use super::parse::one_word;
 use crate::policy::namespace::valid_name;
 use crate::policy::options::{DirectiveName, OptionError};
 
-/// A function that takes a directive of a block, as its name and words.
+/// A function that reads a directive of a block, given its name and words.
 pub(crate) type Set<'a> = &'a mut dyn FnMut(&[u8], &[&[u8]]) -> Result<(), OptionError>;
 
-/// A block of directives that is being read.
+/// A block of directives under construction.
 pub struct Block<'a> {
     title: &'a str,
     set: Set<'a>,
     places: Places,
 }
 
-/// The next step of reading a block.
+/// The next step of nginx in reading a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockStep {
-    /// Nothing more.
+    /// Go on with the next directive.
     Done,
-    /// The file that its word names is to be read in its place, as a part of the block.
+    /// Read the file named by the directive's word, as a part of the block.
     Include,
 }
 
@@ -30,7 +30,7 @@ pub enum BlockStep {
 #[derive(Debug, Default)]
 pub(super) struct Places(Vec<(Box<[u8]>, Origin)>);
 
-/// A block that was read: what it is called in messages, and where it and its directives stand.
+/// A block that was read: its title for messages, and its places.
 #[derive(Debug)]
 pub(crate) struct ReadBlock {
     title: String,
@@ -39,21 +39,21 @@ pub(crate) struct ReadBlock {
 }
 
 impl<'a> Block<'a> {
-    /// A block, which messages call `title`, and of which no directive was read yet.
+    /// Creates an empty block, which messages call `title`.
     pub(crate) fn new(title: &'a str, set: Set<'a>) -> Block<'a> {
         Block { title, set, places: Places::default() }
     }
 
-    /// All of the block was read, which stands at `origin`.
+    /// Finishes the block, which is at `origin`.
     pub(crate) fn finish(self, origin: Origin) -> ReadBlock {
         ReadBlock { title: self.title.into(), origin, places: self.places }
     }
 
-    /// Reads a directive that stands at `origin`.
+    /// Reads a directive at `origin`.
     ///
     /// # Errors
     ///
-    /// It is wrong, or contradicts one that was read before. The message names the block.
+    /// If the directive is invalid, or contradicts an earlier one. The message names the block.
     pub fn apply(
         &mut self,
         origin: Origin,
@@ -63,7 +63,7 @@ impl<'a> Block<'a> {
         if name == b"include" {
             return match words {
                 [_] => Ok(BlockStep::Include),
-                // No more than their number: what follows a missing ";" may be a password.
+                // Shows only their number: after a missing ";", the words may include a password.
                 _ => {
                     let message =
                         format!("\"include\" takes one word, not {}: a file", words.len());
@@ -77,7 +77,7 @@ impl<'a> Block<'a> {
                 Ok(BlockStep::Done)
             }
             Err(error) => {
-                // What contradicts a directive that was read before may be said of that one.
+                // An error may be about an earlier directive, which this one contradicts.
                 let place = error.directive().and_then(|it| self.places.of(it));
                 Err(match place {
                     Some(place) => ConfError::at(place, format!("{}: {error}", self.title)),
@@ -94,7 +94,7 @@ impl ReadBlock {
         &self.origin
     }
 
-    /// The error that a directive of the block, or all of it, is wrong.
+    /// Creates an error about a directive of the block, or about the block.
     pub(crate) fn error(
         &self,
         directive: Option<DirectiveName>,
@@ -124,13 +124,13 @@ impl Places {
     }
 }
 
-/// The name of a `ratelimit_store` or `ratelimit_namespace`, which `what` says.
+/// Returns the name of a `ratelimit_store` or `ratelimit_namespace`; `what` says which.
 pub(crate) fn block_name<'w>(what: &str, words: &[&'w [u8]]) -> Result<&'w str, ConfError> {
     let expected = format!("expected one name and a block: ratelimit_{what} name {{ ... }}");
     Ok(valid_name(what, one_word(words, &expected)?)?)
 }
 
-/// The error that a block of this name stands there already.
+/// Returns the error that a block of this name exists already.
 pub(crate) fn is_defined(what: &str, name: &str, origin: &Origin) -> ConfError {
     format!("{what} \"{name}\" is duplicate: expected another name than in {origin}").into()
 }

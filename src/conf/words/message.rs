@@ -8,28 +8,28 @@ use crate::policy::options::OptionError;
 /// A place in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The file, as nginx names it.
+    /// The file, named as by nginx.
     pub file: Box<str>,
-    /// The line, from 1 on: for a directive, the one that its last word ends in.
+    /// The line, from 1: that of the end of the directive's last word.
     pub line: usize,
 }
 
 impl Origin {
-    /// Returns the place of a directive that is in no file: one of `-g`.
+    /// Returns the place of a directive of `-g`, which is in no file.
     pub fn unknown() -> Origin {
         Origin { file: "command line".into(), line: 0 }
     }
 }
 
 impl Origin {
-    /// Returns the place with its file relative to `directory`, if it is in there.
+    /// Returns the place with its file relative to `directory`, if the file is in it.
     pub(crate) fn within(&self, directory: &Path) -> String {
         let file = Path::new(&*self.file);
         let file = file.strip_prefix(directory).unwrap_or(file);
         format!("{}:{}", file.display(), self.line)
     }
 
-    /// Returns the place of a definition by a caller of the library.
+    /// Returns the place of definitions by callers of the library.
     pub(crate) fn library() -> Origin {
         Origin { file: "the library's \"new\"".into(), line: 0 }
     }
@@ -41,32 +41,32 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A line of the log about a configuration. None has a password in it.
+/// A log line about a configuration. It never contains a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// About the directive that is being read: its place is still to be added.
+    /// A message about the directive being read, whose place is added later.
     Here(String),
-    /// About something that was read before, and that stands there.
+    /// A message about an earlier directive, with its place.
     At(Origin, String),
 }
 
-/// An error of a configuration.
+/// An error in a configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConfError {
     /// An error with its message.
     Wrong(Message),
-    /// nginx, which was asked for something, has said it already.
+    /// An error that nginx has logged already.
     Logged,
 }
 
 impl ConfError {
-    /// Something that stands elsewhere is wrong.
+    /// Creates an error about another place.
     pub fn at(origin: &Origin, message: impl Into<String>) -> ConfError {
         ConfError::Wrong(Message::At(origin.clone(), message.into()))
     }
 
-    /// Puts the name of the directive that is being read before the message. A message about
-    /// another place names its directive itself.
+    /// Prefixes the message with the name of the directive being read. A message about another place names its
+    /// directive already.
     pub(crate) fn of(self, directive: impl fmt::Display) -> ConfError {
         match self {
             ConfError::Wrong(Message::Here(message)) => {

@@ -3,7 +3,7 @@
 //! - [`block`]: blocks of directives; [`parameter`]: `name=value`; [`parse`]: directives of a word or two; [`text`]: texts with
 //!   variables
 //! - [`settings`]: the options of a level; [`message`]: messages, each with its place
-//! - [`nginx`]: what nginx is asked meanwhile
+//! - [`nginx`]: the trait for nginx, which is asked meanwhile
 
 pub mod block;
 pub mod message;

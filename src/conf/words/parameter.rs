@@ -1,4 +1,4 @@
-//! Parameters: words `name=value`, and what messages say of words that are none of a rule.
+//! Parameters, words `name=value`, and the messages about words that are no parameter of a rule.
 
 use crate::policy::limit::Quota;
 use crate::policy::namespace::is_valid_name;
@@ -7,17 +7,17 @@ use crate::policy::options::{OptionError, shown};
 /// A word `name=value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter<'a> {
-    /// All of it.
+    /// The whole word.
     pub word: &'a [u8],
-    /// Text after the first `=`.
+    /// The text after the first `=`.
     pub value: &'a [u8],
 }
 
-/// The parameters of a rule, as they end a message.
+/// The accepted parameters of a rule, as the end of a message.
 pub(crate) const EXPECTED: &str = "expected limit=hits/window, window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge= or name=";
 
 impl<'a> Parameter<'a> {
-    /// The parameter that `word` is, if it has a `=`.
+    /// Parses `word` as a parameter; `None` without a `=`.
     pub(crate) fn of(word: &'a [u8]) -> Option<Parameter<'a>> {
         let (_, value) = split_once(word, b'=')?;
         Some(Parameter { word, value })
@@ -28,7 +28,7 @@ impl<'a> Parameter<'a> {
         split_once(self.word, b'=').map_or(self.word, |(name, _)| name)
     }
 
-    /// The error that the value is not what was `expected`.
+    /// Creates the error that the value is not what was `expected`.
     pub fn invalid(&self, expected: &str) -> OptionError {
         invalid(self.word, expected)
     }
@@ -40,18 +40,18 @@ fn split_once(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     Some((before, after.get(1..)?))
 }
 
-/// The error that `word` is not what was `expected`.
+/// Creates the error that `word` is not what was `expected`.
 pub(crate) fn invalid(word: &[u8], expected: &str) -> OptionError {
     let word = shown(word);
     OptionError::new(format!("invalid parameter \"{word}\": {expected}"))
 }
 
-/// Whether a word without a value is no name, but something else of which [`unknown`] says what was meant.
+/// Whether a word without a value is no namespace's name, but a mistake that [`unknown`] explains.
 pub(crate) fn is_other(word: &[u8]) -> bool {
     word == b"nodelay" || meant_by(word).is_some()
 }
 
-/// Returns the parameter that a limit or a rate was meant to be, of which only the value was written.
+/// Returns the parameter that was probably meant by a limit or rate written without a name.
 fn meant_by(word: &[u8]) -> Option<String> {
     let text = core::str::from_utf8(word).ok()?;
     if Quota::parse(word).is_ok() {
@@ -62,8 +62,8 @@ fn meant_by(word: &[u8]) -> Option<String> {
     Some(format!("{}={meant}", if is_rate { "rate" } else { "limit" }))
 }
 
-/// The error that a word is no parameter: with what is said here in place of those that other
-/// directives have.
+/// Creates the error for an unknown parameter. For parameters of similar directives, the message names the equivalent
+/// here.
 pub(crate) fn unknown(word: &[u8]) -> OptionError {
     let parameter = Parameter::of(word);
     let word_shown = shown(word);

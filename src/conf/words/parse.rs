@@ -3,7 +3,7 @@
 use super::message::ConfError;
 use crate::policy::options::shown;
 
-/// The only word of a directive.
+/// Returns the only word of a directive.
 pub(crate) fn one_word<'w>(words: &[&'w [u8]], expected: &str) -> Result<&'w [u8], ConfError> {
     match words {
         [word] => Ok(word),
@@ -15,7 +15,7 @@ pub(crate) fn one_word<'w>(words: &[&'w [u8]], expected: &str) -> Result<&'w [u8
     }
 }
 
-/// The value of the only word of a directive, which is one of a few.
+/// Parses the only word of a directive, one of a few choices.
 pub(super) fn one_of<T: Copy, const N: usize>(
     words: &[&[u8]],
     values: [(&str, T); N],
@@ -33,12 +33,12 @@ pub(super) fn one_of<T: Copy, const N: usize>(
     }
 }
 
-/// Whether the only word of a directive is `on`, and not `off`.
+/// Parses the only word of a directive: `on` or `off`.
 pub(super) fn on_or_off(words: &[&[u8]]) -> Result<bool, ConfError> {
     one_of(words, [("on", true), ("off", false)])
 }
 
-/// Sets what a level may say once.
+/// Sets an option that a level may set once.
 pub(crate) fn set_once<T>(place: &mut Option<T>, value: T) -> Result<(), ConfError> {
     match place {
         Some(_) => Err("is duplicate on this level".into()),
@@ -49,7 +49,7 @@ pub(crate) fn set_once<T>(place: &mut Option<T>, value: T) -> Result<(), ConfErr
     }
 }
 
-/// The error that `word` is none of what is `expected`.
+/// Creates the error that `word` is not what was `expected`.
 pub(crate) fn invalid(what: &str, word: &[u8], expected: &str) -> ConfError {
     format!("invalid {what} \"{}\": {expected}", shown(word)).into()
 }

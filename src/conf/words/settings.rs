@@ -1,4 +1,4 @@
-//! Settings of a location: options of a level with a word or two each.
+//! The options of a level that have one or two words, and the settings of a location.
 
 use super::message::ConfError;
 use super::parse::{invalid, on_or_off, one_of, one_word, set_once};
@@ -7,7 +7,7 @@ use crate::policy::options::shown;
 use crate::policy::window::parse_time;
 use crate::table::Outcome;
 
-/// The options of a level, as far as it says them.
+/// The options that a level sets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LevelOptions {
     count_rejected: Option<bool>,
@@ -19,26 +19,26 @@ pub(crate) struct LevelOptions {
     phase: Option<Phase>,
 }
 
-/// Settings of a location.
+/// The settings of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether rejected requests are charged.
     pub count_rejected: bool,
     /// The status of a rejection: 400 to 599.
     pub status: isize,
-    /// Outcome of a refused request: a dry run does not reject it.
+    /// The outcome of a rejected request; with a dry run, the request passes.
     pub refusal: Outcome,
     /// The level at which rejections are logged.
     pub log_level: LogLevel,
-    /// Formats of the headers that tell clients about limits.
+    /// The formats of the headers that tell clients about limits.
     pub headers: HeaderFormats,
-    /// The most that is added to `Retry-After` at random, in milliseconds.
+    /// The maximum random addition to `Retry-After`, in milliseconds.
     pub retry_after_jitter: u64,
-    /// Phase in which a request is decided on.
+    /// The phase in which a request is decided on.
     pub phase: Phase,
 }
 
-/// A level of the error log, by the number that it has there.
+/// A level of the error log, with nginx's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum LogLevel {
@@ -50,14 +50,14 @@ pub enum LogLevel {
     Notice = 6,
     /// `info`
     Info = 7,
-    /// `debug`, which is the level of delays where that of rejections is `info`.
+    /// `debug`, used for delays if rejections are logged with `info`.
     Debug = 8,
-    /// A level of lines that no log takes.
+    /// No logging.
     Off = u32::MAX,
 }
 
 impl LogLevel {
-    /// Returns the level of delays, where this is that of rejections.
+    /// Returns the level at which delays are logged, where `self` is that of rejections.
     pub fn of_delays(self) -> LogLevel {
         match self {
             LogLevel::Error => LogLevel::Warn,
@@ -75,11 +75,11 @@ pub enum Phase {
     /// Before access control.
     #[default]
     Preaccess,
-    /// After it.
+    /// After access control.
     Precontent,
 }
 
-/// Content of this module's own for a location.
+/// Content that this module sets for a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// `ratelimit_api`
@@ -92,7 +92,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The name of the directive.
+    /// Returns the name of the directive.
     pub(crate) fn directive(self) -> &'static str {
         match self {
             Content::Api { .. } => "ratelimit_api",
@@ -102,12 +102,12 @@ impl Content {
 }
 
 impl LevelOptions {
-    /// `ratelimit_count_rejected on | off`
+    /// Reads `ratelimit_count_rejected on | off`.
     pub(crate) fn set_count_rejected(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
         set_once(&mut self.count_rejected, on_or_off(words)?)
     }
 
-    /// `ratelimit_status code`
+    /// Reads `ratelimit_status code`.
     pub(crate) fn set_status(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
         const EXPECTED: &str = "expected a status from 400 to 599";
         let word = one_word(words, EXPECTED)?;
@@ -119,12 +119,12 @@ impl LevelOptions {
         set_once(&mut self.status, code)
     }
 
-    /// `ratelimit_dry_run on | off`
+    /// Reads `ratelimit_dry_run on | off`.
     pub(crate) fn set_dry_run(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
         set_once(&mut self.dry_run, on_or_off(words)?)
     }
 
-    /// `ratelimit_log_level info | notice | warn | error | off`
+    /// Reads `ratelimit_log_level info | notice | warn | error | off`.
     pub(crate) fn set_log_level(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
         let levels = [
             ("info", LogLevel::Info),
@@ -136,12 +136,12 @@ impl LevelOptions {
         set_once(&mut self.log_level, one_of(words, levels)?)
     }
 
-    /// `ratelimit_headers off | [ietf] [draft03] [legacy]`
+    /// Reads `ratelimit_headers off | [ietf] [draft03] [legacy]`.
     pub(crate) fn set_headers(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
         set_once(&mut self.headers, header_formats(words)?)
     }
 
-    /// `ratelimit_retry_after_jitter time`
+    /// Reads `ratelimit_retry_after_jitter time`.
     pub(crate) fn set_retry_after_jitter(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
         const DAY: u64 = 86_400_000;
         const EXPECTED: &str = "expected a time of at most 1d, such as 10s or 0.5";
@@ -151,14 +151,14 @@ impl LevelOptions {
         set_once(&mut self.retry_after_jitter, time)
     }
 
-    /// `ratelimit_phase preaccess | precontent`
+    /// Reads `ratelimit_phase preaccess | precontent`.
     pub(crate) fn set_phase(&mut self, words: &[&[u8]]) -> Result<Phase, ConfError> {
         let phases = [("preaccess", Phase::Preaccess), ("precontent", Phase::Precontent)];
         let phase = one_of(words, phases)?;
         set_once(&mut self.phase, phase).map(|()| phase)
     }
 
-    /// Takes what this level does not say from the level above.
+    /// Inherits the options that this level does not set.
     pub(crate) fn inherit(&mut self, prev: &LevelOptions) {
         self.count_rejected = self.count_rejected.or(prev.count_rejected);
         self.status = self.status.or(prev.status);

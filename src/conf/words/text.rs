@@ -5,19 +5,19 @@ use super::nginx::Nginx;
 use crate::policy::hits::{self, Hits};
 use crate::policy::options::shown;
 
-/// A text, and how it was written.
+/// A compiled text, with its source.
 #[derive(Debug)]
 pub struct WrittenText<T> {
     /// The compiled text.
     pub text: T,
-    /// The text itself.
+    /// The text as written.
     pub written: Box<[u8]>,
 }
 
-/// A number of hits: a constant, or text and variables that come to one.
+/// A number of hits: a constant, or a text with variables.
 #[derive(Debug)]
 pub enum Amount<T> {
-    /// Always so many.
+    /// A constant.
     Constant(Hits),
     /// A text with variables.
     Variable(T),
@@ -28,7 +28,7 @@ impl<T> WrittenText<T> {
     ///
     /// # Errors
     ///
-    /// It has a `$` without a variable.
+    /// If a `$` begins no variable.
     pub(crate) fn compile<N>(nginx: &mut N, written: &[u8]) -> Result<WrittenText<T>, ConfError>
     where
         N: Nginx<Text = T>,
@@ -38,11 +38,11 @@ impl<T> WrittenText<T> {
 }
 
 impl<T> Amount<T> {
-    /// Reads a number, or compiles a text with variables.
+    /// Parses a constant, or compiles a text with variables.
     ///
     /// # Errors
     ///
-    /// It is neither.
+    /// If the text is neither.
     pub(crate) fn compile<N>(nginx: &mut N, text: &[u8]) -> Result<Amount<T>, ConfError>
     where
         N: Nginx<Text = T>,
@@ -66,14 +66,13 @@ impl<T> Amount<T> {
     }
 }
 
-/// Ends the message about a text that is no decimal, with the one that was probably meant.
+/// Returns the end of a message about an invalid decimal: the one that was probably meant.
 pub(crate) fn did_you_mean(text: &[u8]) -> String {
     let meant = core::str::from_utf8(text).ok().and_then(hits::meant_by);
     meant.map_or(String::new(), |meant| format!(": did you mean {meant}?"))
 }
 
-/// Compiles a text in which nginx will understand the variables: its own messages do not say what is
-/// accepted.
+/// Compiles a text after checking its variables, since nginx's own messages do not say what is accepted.
 pub(crate) fn compile<N: Nginx>(nginx: &mut N, text: &[u8]) -> Result<N::Text, ConfError> {
     if names(text).any(<[u8]>::is_empty) {
         return Err(format!(
@@ -85,8 +84,8 @@ pub(crate) fn compile<N: Nginx>(nginx: &mut N, text: &[u8]) -> Result<N::Text, C
     nginx.compile(text)
 }
 
-/// Returns the names of the variables in a text, in their order. One is empty where none follows a `$`; that of a
-/// capture such as `$1` begins with a digit.
+/// Returns the names of the variables in a text, in their order. A `$` without a variable yields an empty name; a
+/// capture such as `$1` yields a digit.
 pub(crate) fn names(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
     core::iter::from_fn(move || {
@@ -111,14 +110,14 @@ pub(crate) fn names(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The name of the variable that a text is, if it is nothing else, nor a capture such as `$1`.
+/// Returns the name of the variable of which the whole text consists; `None` for a capture such as `$1`.
 pub fn variable(text: &[u8]) -> Option<&[u8]> {
     let name = text.strip_prefix(b"$")?;
     let is_name = name.iter().all(is_in_name) && !name.first()?.is_ascii_digit();
     is_name.then_some(name)
 }
 
-/// Whether a byte is part of the names of variables.
+/// Whether a byte may be part of a variable's name.
 pub(crate) fn is_in_name(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || *byte == b'_'
 }
