@@ -1,4 +1,4 @@
-//! The limit that a call tells of, and what it said of hits.
+//! The limit of a call, and its verdict on the call's hits.
 
 use serde::Serialize;
 
@@ -11,17 +11,17 @@ use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::{Clock, WindowSize};
 use crate::table::Outcome;
 
-/// The limit of a call; of one that has none, what counts whatever comes.
+/// The limit of a call. Without `limit` and `rate`, it is a limit that admits everything.
 #[derive(Debug)]
 pub(super) struct CallLimit<'m> {
     pub(super) bound: BoundLimit<'m>,
-    /// The most hits, or the rate.
+    /// The maximum number of hits, or the rate.
     pub(super) hits: Hits,
-    /// Whether it is none.
+    /// Whether the call has no limit.
     pub(super) is_unlimited: bool,
 }
 
-/// The body of an answer about a decision on hits.
+/// The part of an answer that reports a decision on hits.
 #[derive(Serialize)]
 pub(super) struct DecidedBody {
     admitted: bool,
@@ -29,14 +29,14 @@ pub(super) struct DecidedBody {
 }
 
 impl DecidedBody {
-    /// Returns the body as `on_error allow` has it: the hits are admitted.
+    /// Returns the body with the hits admitted, as by `on_error allow`.
     pub(super) fn admitting(self) -> DecidedBody {
         DecidedBody { admitted: true, ..self }
     }
 }
 
 impl<'m> CallLimit<'m> {
-    /// Creates the limit of `call`, in windows of this size; none, if the call only reads.
+    /// Creates the limit of `call`, in windows of this size. A call that only reads has no limit.
     pub(super) fn new(call: &KeyCall, namespace: &Namespace<'m>, size: WindowSize) -> Self {
         let given = call.limit.filter(|_| call.increment.is_some());
         let algorithm = call.algorithm;
@@ -46,7 +46,7 @@ impl<'m> CallLimit<'m> {
             false => (most.min(algorithm.max_limit()), Hits::ZERO),
         };
         let limit = Limit {
-            // No rule has this one: rejections are not those of a policy.
+            // The limit belongs to no rule: its rejections are not counted for a policy.
             name: "".into(),
             size,
             algorithm,
@@ -63,7 +63,7 @@ impl<'m> CallLimit<'m> {
         }
     }
 
-    /// Ends the evaluation of this limit, and counts its outcome; what was read, and what it said.
+    /// Ends the evaluation of this limit, and counts its outcome. Returns the reading and the decision.
     pub(super) fn finish<'c>(
         &self,
         evaluation: Evaluation<Vec<Charge<'c, 'm>>>,
@@ -80,7 +80,7 @@ impl<'m> CallLimit<'m> {
     }
 }
 
-/// Returns the reading, and the body of a call's limit.
+/// Returns the reading and the decision of a call's only charge.
 pub(super) fn said(charges: &[Charge<'_, '_>]) -> (Reading, DecidedBody) {
     let verdict = charges.first().map(Charge::verdict);
     let reset = verdict.and_then(|verdict| verdict.reset(verdict.remaining()));

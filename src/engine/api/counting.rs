@@ -1,4 +1,4 @@
-//! The counting of a namespace: the part of the configuration on which a counter depends.
+//! The settings of a namespace that determine its counters.
 
 use super::error::ApiError;
 use super::request::KeyCall;
@@ -8,32 +8,32 @@ use crate::policy::window::WindowSize;
 use crate::store::registry::StoreKind;
 use crate::table::CountedRate;
 
-/// The counting of a namespace.
+/// The settings of a namespace that determine its counters.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting<'c> {
-    /// Mode of its sync.
+    /// The mode of its sync.
     pub sync: SyncMode,
     /// The kind of its store, if it has one.
     pub store: Option<StoreKind>,
-    /// The windows that it counts in.
+    /// The windows in which it counts.
     pub sizes: &'c [WindowSize],
-    /// The rates of its rules, but for those that requests tell.
+    /// The constant rates of its rules.
     pub rates: &'c [CountedRate],
-    /// The names of the counters of its rules, but for the shared one.
+    /// The names of the counters of its rules, without the shared one.
     pub counters: &'c [Box<str>],
-    /// Whether it may count in other windows, too.
+    /// Whether callers may count in other windows, too.
     pub is_open: bool,
 }
 
 impl Counting<'_> {
-    /// The window of a counter that is asked for.
+    /// Returns the window of the counter that `call` is about.
     ///
     /// # Errors
     ///
-    /// 400 if it is none of the namespace's, or is left out where there are others than one.
+    /// 400 if the window is none of the namespace's, or is missing although the namespace has not exactly one.
     pub(super) fn window_of(&self, call: &KeyCall) -> Result<WindowSize, ApiError> {
         let message = match (call.window, self.sizes) {
-            // The time of a rate is no window.
+            // A rate's time unit is not one of the namespace's windows.
             (Some(size), _) if call.algorithm.is_of_rates() => return Ok(size),
             (Some(size), sizes) if self.is_open || sizes.contains(&size) => return Ok(size),
             (None, [size]) => return Ok(*size),
@@ -47,11 +47,11 @@ impl Counting<'_> {
         Err(ApiError::new(400, message))
     }
 
-    /// Checks that a rule has the counter that is asked for: no other caller can name one.
+    /// Checks that a rule has the named counter: only rules create them.
     ///
     /// # Errors
     ///
-    /// 404 if none has.
+    /// 404 if no rule has it.
     pub(super) fn check_counter(&self, name: Option<&str>) -> Result<(), ApiError> {
         let Some(name) = name.filter(|name| !self.counters.iter().any(|it| **it == **name)) else {
             return Ok(());
@@ -62,13 +62,13 @@ impl Counting<'_> {
         Err(ApiError::new(404, message))
     }
 
-    /// Whether hits can be counted by an algorithm: here, or where the store decides, there.
+    /// Whether hits can be counted by `algorithm`: on this node, or in a synchronous store.
     pub(super) fn has(&self, algorithm: Algorithm) -> bool {
         let decides = || self.store.is_none_or(|it| it.decides_by(algorithm));
         self.sync.goes_with(algorithm, decides)
     }
 
-    /// Checks that an algorithm goes with the namespace, as `nginx.conf` does of rules.
+    /// Checks that `algorithm` goes with the namespace, with the same rules as in `nginx.conf`.
     ///
     /// # Errors
     ///

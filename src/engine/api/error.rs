@@ -1,4 +1,4 @@
-//! Errors of the API: why a request is not answered.
+//! Errors of the API, each with its status.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use super::json::json;
 pub struct ApiError {
     /// The status of the response.
     pub status: u16,
-    /// The methods that the path has, if the method is the reason.
+    /// The methods that the path supports; only with status 405.
     pub allow: Option<&'static str>,
     /// Message.
     pub message: String,
@@ -22,7 +22,7 @@ impl ApiError {
         ApiError { status, allow: None, message: message.into() }
     }
 
-    /// The body of the response.
+    /// Returns the body of the response.
     pub fn to_json(&self) -> String {
         #[derive(Serialize)]
         struct ErrorBody<'a> {
@@ -41,7 +41,7 @@ impl fmt::Display for ApiError {
 
 impl core::error::Error for ApiError {}
 
-/// A 404 for a namespace that does not exist.
+/// Returns the 404 for a namespace that does not exist.
 pub fn no_namespace() -> ApiError {
     ApiError::new(404, "there is no such namespace")
 }

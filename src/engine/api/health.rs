@@ -1,4 +1,4 @@
-//! Whether a node's stores answer: what a load balancer asks for.
+//! The health of a node's stores, for load balancers.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub struct Health {
     pub body: String,
 }
 
-/// Answers for a node whose stores are `down` of these names.
+/// Returns the answer for a node; `down` has the names of its stores that are down.
 pub fn health(down: &[&str]) -> Health {
     #[derive(Serialize)]
     struct UpBody {

@@ -5,12 +5,12 @@ use serde::{Serialize, Serializer};
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 
-/// A number with up to three decimals: thousandths. Whole ones are written without a fraction.
+/// A number with up to three decimals, in thousandths. Whole numbers are written without a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Thousandths(pub(super) i64);
 
 impl Thousandths {
-    /// Creates so many thousandths; as many as fit.
+    /// Creates a number of thousandths, saturated.
     pub(super) fn of(millis: u64) -> Thousandths {
         Thousandths(i64::try_from(millis).unwrap_or(i64::MAX))
     }
@@ -32,13 +32,13 @@ impl Serialize for Thousandths {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 % 1000 {
             0 => serializer.serialize_i64(self.0 / 1000),
-            // Exact to the thousandth: there are far less than 2^53 of them.
+            // Exact to the thousandth, since the numbers are far below 2^53.
             _ => serializer.serialize_f64(self.0 as f64 / 1000.0),
         }
     }
 }
 
-/// The text of a value, which has names and numbers only, so that it has one.
+/// Returns a value as JSON. It consists of names and numbers, so that encoding cannot fail.
 pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The count of a key: the answer to a request for it.
+//! The answer to a request for the count of a key, or to one that counts hits of it.
 
 use serde::Serialize;
 
@@ -13,12 +13,11 @@ use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_accounted};
 use crate::policy::window::{Clock, WindowSize};
 
-/// Answers [`ApiCall::Key`](super::ApiCall::Key) for a counter of `namespace`, which counts so, by what this
-/// node knows.
+/// Answers [`ApiCall::Key`](super::ApiCall::Key) for a counter of `namespace` from this node's table.
 ///
 /// # Errors
 ///
-/// 400 if the window or the key is none of the namespace's, 404 if the counter is.
+/// 400 if the window or the algorithm is none of the namespace's or the key is empty, 404 if no rule has the counter.
 pub fn key(
     call: &KeyCall,
     namespace: &Namespace<'_>,
@@ -62,13 +61,13 @@ pub(super) fn read(
     answer(call, namespace, size, &reading, None, clock)
 }
 
-/// The functions on the counters that a call is about.
+/// Returns the library's functions for the counter that a call is about.
 fn library<'n, 'm>(call: &'n KeyCall, namespace: &'n Namespace<'m>) -> RateLimiting<'n, 'm> {
     let library = RateLimiting::new(namespace).in_counter(call.counter.as_deref());
     library.at_rate(call.rate)
 }
 
-/// Returns the answer about a counter with this reading, and the decision of its limit.
+/// Returns the answer about a counter with this reading, and with the decision of its limit if it has one.
 pub(super) fn answer(
     call: &KeyCall,
     namespace: &Namespace<'_>,
@@ -98,7 +97,7 @@ pub(super) fn answer(
             (counts.current, counts.previous, diff.map_err(not_accounted)?)
         }
         StoredKind::Level(_) | StoredKind::Log => {
-            // What no store is told of is this node's.
+            // Levels and logs are not synced. In a local namespace, all hits are this node's; else the store has them.
             let is_local = namespace.sync_states().is_empty();
             let diff = if is_local { rate } else { Hits::ZERO };
             (rate, Hits::ZERO, diff)
@@ -121,7 +120,7 @@ pub(super) fn answer(
     }))
 }
 
-/// Checks that a key is accounted.
+/// Checks that a key is accounted, which an empty one is not.
 pub(super) fn check_key(key: &[u8]) -> Result<(), ApiError> {
     match is_accounted(key) {
         true => Ok(()),
@@ -129,7 +128,7 @@ pub(super) fn check_key(key: &[u8]) -> Result<(), ApiError> {
     }
 }
 
-/// A 400 for a key that is not accounted.
+/// Returns the 400 for a key that is not accounted.
 pub(super) fn not_accounted(error: RateLimitingError) -> ApiError {
     ApiError::new(400, error.to_string())
 }

@@ -1,9 +1,9 @@
-//! The API: what a request asks for, and what it is answered, in JSON.
+//! The JSON API: its calls, and their answers.
 //!
-//! - [`request`]: what is asked for; [`site`]: from which site; [`error`]: why it is not answered
-//! - [`overview`], [`health`](health()), [`namespaces`](Namespaces), [`namespace`](namespace()),
-//!   [`key`](key()), [`reset`](reset()), [`counters`](counters()), [`synced`](synced()), [`top`](top()): the answers; [`counting`]: what
-//!   they depend on; [`call_limit`]: the limit of a call; [`json`]: how they are written
+//! - [`request`]: parsing a call; [`site`]: the site that sends it; [`error`]: errors
+//! - [`overview`], [`health`](health()), [`namespaces`](Namespaces), [`namespace`](namespace()), [`key`](key()),
+//!   [`reset`](reset()), [`counters`](counters()), [`synced`](synced()), [`top`](top()): the answers
+//! - [`counting`]: the settings that answers depend on; [`call_limit`]: the limit of a call; [`json`]: the format
 //! - [`store_call`], [`store_reset`]: calls that a store decides about
 
 mod call_limit;

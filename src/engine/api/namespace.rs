@@ -1,4 +1,4 @@
-//! The state of a namespace: the answer to a request for it.
+//! The answer to a request for the state of a namespace.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::engine::report::status::NamespaceStatus;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 
-/// Answers [`ApiCall::Namespace`](super::ApiCall::Namespace) for one that counts in windows of `sizes`.
+/// Answers [`ApiCall::Namespace`](super::ApiCall::Namespace) for a namespace that counts in windows of `sizes`.
 pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> String {
     #[derive(Serialize)]
     struct NamespaceBody<'a> {

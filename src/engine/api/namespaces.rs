@@ -1,9 +1,8 @@
-//! The names of all namespaces.
+//! The answer to a request for the names of all namespaces.
 
 use super::json::json;
 
-/// The answer to [`ApiCall::Namespaces`](super::ApiCall::Namespaces), in pieces that are written in a bounded time
-/// each.
+/// The answer to [`ApiCall::Namespaces`](super::ApiCall::Namespaces), in pieces that take a bounded time to write.
 #[derive(Debug)]
 pub struct Namespaces<I> {
     names: I,
@@ -17,17 +16,17 @@ enum NamesPiece {
     Start,
     /// The first names.
     First,
-    /// Further names; if there are none, what stands after them.
+    /// Further names, or the end of the list if none are left.
     Further,
     /// Nothing.
     End,
 }
 
 impl<I> Namespaces<I> {
-    /// Number of names in a piece.
+    /// The number of names in a piece.
     const NAMES: usize = 64;
 
-    /// With these names.
+    /// Creates the answer with these names.
     pub fn new(names: I) -> Namespaces<I> {
         Namespaces { names, next: NamesPiece::Start }
     }

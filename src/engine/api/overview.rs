@@ -1,11 +1,11 @@
-//! The overview of a node: the answer to a request for the API itself.
+//! The answer to a request for the overview of a node.
 
 use serde::Serialize;
 
 use super::json::{Thousandths, json};
 use crate::engine::report::status::{NamespaceStatus, Status};
 
-/// The answer to [`ApiCall::Overview`](super::ApiCall::Overview), in pieces that are written in a bounded time each.
+/// The answer to [`ApiCall::Overview`](super::ApiCall::Overview), in pieces that take a bounded time to write.
 #[derive(Debug)]
 pub struct Overview<'c> {
     status: Status<'c>,
@@ -17,14 +17,14 @@ pub struct Overview<'c> {
 enum Piece {
     /// The piece before the namespaces.
     Zones,
-    /// The namespaces from this one on; if there are none, what stands after them.
+    /// The namespaces from this index on, or the end of the answer if none are left.
     Namespaces(usize),
     /// Nothing.
     End,
 }
 
 impl<'c> Overview<'c> {
-    /// Number of namespaces in a piece.
+    /// The number of namespaces in a piece.
     const NAMES: usize = 64;
 
     /// Creates the overview of a node's status.

@@ -1,4 +1,4 @@
-//! Parsing of a request: its method, path and query.
+//! Parser of requests: method, path and query.
 
 use core::fmt;
 
@@ -11,22 +11,22 @@ use crate::policy::limit::{Quota, QuotaHits};
 use crate::policy::namespace::valid_name;
 use crate::policy::window::WindowSize;
 
-/// A request, as it came.
+/// A request as it was received.
 #[derive(Clone, Copy, Debug)]
 pub struct ApiRequest<'r> {
     /// The method, such as `GET`.
     pub method: &'r [u8],
-    /// The path below that of the API, decoded; it is empty or begins with a slash.
+    /// The decoded path below the API's; empty, or with a slash at its start.
     pub path: &'r [u8],
-    /// The whole path, neither decoded nor normalized.
+    /// The whole path as sent, neither decoded nor normalized.
     pub raw_path: &'r [u8],
-    /// The part of the decoded path that leads to the API.
+    /// The part of the decoded path that precedes [`ApiRequest::path`].
     pub prefix: &'r [u8],
-    /// Text after the question mark.
+    /// The query: the text after the question mark.
     pub query: &'r [u8],
     /// Whether requests may change counters.
     pub may_write: bool,
-    /// The site that sends it.
+    /// The headers that name the site that sends it.
     pub sender: Sender<'r>,
 }
 
@@ -35,51 +35,51 @@ pub struct ApiRequest<'r> {
 pub enum ApiCall {
     /// The overview.
     Overview,
-    /// Whether all stores answer.
+    /// The health of the stores.
     Health,
     /// The names of all namespaces.
     Namespaces,
     /// The namespace of this name.
     Namespace(Vec<u8>),
-    /// A counter.
+    /// A counter, to be read or to count hits in.
     Key(KeyCall),
     /// The counters in which a key has hits.
     Counters(CountersCall),
-    /// A key that is to be set to zero.
+    /// A key to be set to zero.
     Reset(CountersCall),
-    /// A sync of the namespace of this name.
+    /// A sync of the namespace with this name.
     Sync(Vec<u8>),
-    /// The keys of the namespace of this name that were rejected most, and how many of them.
+    /// The most rejected keys of the namespace with this name, and their maximum number.
     Top(Vec<u8>, usize),
 }
 
-/// A counter that is asked for.
+/// A call about one counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyCall {
     /// The name of the namespace.
     pub namespace: Vec<u8>,
     /// The key.
     pub key: Vec<u8>,
-    /// The name of the counter; `None`: the one that is shared.
+    /// The name of the counter; `None` for the shared one.
     pub counter: Option<String>,
-    /// The window; `None`: the only one of the namespace.
+    /// The window; `None` for the only one of the namespace.
     pub window: Option<WindowSize>,
-    /// Algorithm that reads the window.
+    /// The algorithm that reads the window.
     pub algorithm: Algorithm,
-    /// Hits that leak from a bucket in the time of the window.
+    /// The rate of a bucket: hits per `window`.
     pub rate: Hits,
-    /// Limit from which `remaining` is computed.
+    /// The limit, for `remaining`; hits are counted only if it admits them.
     pub limit: Option<Hits>,
-    /// Hits that are counted before the counter is read.
+    /// The hits to count before the counter is read; `None` for a call that only reads.
     pub increment: Option<Hits>,
 }
 
-/// Counters of a key that are asked for together.
+/// A call about several counters of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountersCall {
-    /// The key. Without a window, all of the namespace's are meant.
+    /// The key, and the window if the call is about one window only.
     pub read: KeyCall,
-    /// The algorithm whose counters are meant; `None`: all are.
+    /// The algorithm whose counters are meant; `None` for all algorithms.
     pub algorithm: Option<Algorithm>,
     /// Whether the counters of all names are meant.
     pub has_all_names: bool,
@@ -91,7 +91,7 @@ enum Resource {
     Health,
     Namespaces,
     Namespace(Vec<u8>),
-    /// The key, if the path has it.
+    /// Returns the namespace's key in the path, if there is one.
     Keys(Vec<u8>, Option<Vec<u8>>),
     Sync(Vec<u8>),
     Top(Vec<u8>),
@@ -102,8 +102,8 @@ impl ApiRequest<'_> {
     ///
     /// # Errors
     ///
-    /// 404 if the path names nothing, 405 for a method that it has not, 403 for one that writes
-    /// where that is off or at another site's behest, 400 for wrong parameters.
+    /// 404 if the path does not exist, 405 if it does not support the method, 403 if the method writes and writes are
+    /// off or another site sends it, 400 if a parameter is invalid.
     pub fn call(&self) -> Result<ApiCall, ApiError> {
         let resource = self.resource();
         let resource = resource.ok_or_else(|| ApiError::new(404, "there is nothing here"))?;
@@ -149,7 +149,7 @@ impl ApiRequest<'_> {
         }
     }
 
-    /// Whether a key is read in all of its counters: `all=1`.
+    /// Whether the call is about all counters of a key: `all=1`.
     fn is_about_all(&self) -> Result<bool, ApiError> {
         match self.parameter("all")?.as_deref() {
             None | Some(b"0") => Ok(false),
@@ -202,8 +202,8 @@ impl ApiRequest<'_> {
             (None, _) | (Some(b""), None) => Some(Resource::Namespace(name)),
             (Some(b"keys"), None) => Some(Resource::Keys(name, None)),
             (Some(b"keys"), Some(key)) => {
-                // nginx makes one slash of two, and takes dots away: the bytes are those that the client sent, unless
-                // the path was rewritten.
+                // nginx merges slashes and resolves dots, so the key is taken from the path as sent, unless the path
+                // was rewritten.
                 let before = self.prefix.len().saturating_add(self.path.len());
                 let before = before.saturating_sub(key.len());
                 let path = [self.prefix, self.path].concat();
@@ -217,10 +217,10 @@ impl ApiRequest<'_> {
         }
     }
 
-    /// Returns the key that follows `before`, which ends with a slash, in the path that was sent; `None` if that is
-    /// another one.
+    /// Returns the key behind `before` (which ends with a slash) in the path as sent; `None` if that path begins with
+    /// something else.
     fn raw_key(&self, before: &[u8]) -> Option<Vec<u8>> {
-        // Each byte is looked at once: a client chooses how many there are.
+        // Reads each byte only once, since the client chooses the length.
         let mut rest = self.raw_path;
         let mut is_slash = false;
         for expected in before {
@@ -231,7 +231,7 @@ impl ApiRequest<'_> {
                 return None;
             }
         }
-        // One that was sent as `%2F` ends no part of a path.
+        // A slash sent as `%2F` is part of a name.
         is_slash.then(|| decode(without_slash(rest), false).ok())?
     }
 
@@ -281,7 +281,7 @@ impl ApiRequest<'_> {
                 let (rate, size) = parse_rate(&text).ok_or_else(|| {
                     wrong("rate", &"expected hits and a time, such as 10/1s or 0.5/1m")
                 })?;
-                // What a bucket holds.
+                // The capacity of the bucket.
                 let most = burst.unwrap_or(Hits::ZERO).plus_value(Hits::ONE);
                 (Some(size), Algorithm::OF_RATES, rate, Some(most))
             }
@@ -295,7 +295,7 @@ impl ApiRequest<'_> {
         Ok(KeyCall { namespace, key, counter, window, algorithm, rate, limit, increment })
     }
 
-    /// The value of a parameter of the query, decoded.
+    /// Returns the decoded value of a parameter of the query.
     fn parameter(&self, name: &str) -> Result<Option<Vec<u8>>, ApiError> {
         let mut found = None;
         for part in self.query.split(|&byte| byte == b'&') {
@@ -313,7 +313,7 @@ impl ApiRequest<'_> {
     }
 }
 
-/// The hits and the time of a rate.
+/// Parses the hits and the time unit of a rate.
 fn parse_rate(text: &[u8]) -> Option<(Hits, WindowSize)> {
     let Quota { hits, size, .. } = Quota::parse(text).ok()?;
     match hits {
@@ -322,12 +322,12 @@ fn parse_rate(text: &[u8]) -> Option<(Hits, WindowSize)> {
     }
 }
 
-/// Returns a path without a slash at its end, which changes nothing.
+/// Returns a path without its trailing slash, which has no meaning.
 fn without_slash(path: &[u8]) -> &[u8] {
     path.strip_suffix(b"/").unwrap_or(path)
 }
 
-/// Decodes `%xx`, and in a query `+`, which is a space in forms.
+/// Decodes `%xx` and, in a query, `+` as a space.
 fn decode(text: &[u8], is_query: bool) -> Result<Vec<u8>, ApiError> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -338,7 +338,7 @@ fn decode(text: &[u8], is_query: bool) -> Result<Vec<u8>, ApiError> {
     Ok(decoded)
 }
 
-/// Decodes the first byte, and returns it with the text after it; `None`: there is none.
+/// Decodes the first byte. Returns it with the text behind it; `None` for an empty text.
 fn decode_one(text: &[u8], is_query: bool) -> Result<Option<(u8, &[u8])>, ApiError> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     match text {

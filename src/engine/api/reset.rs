@@ -1,4 +1,4 @@
-//! All counters of a key: the answers to requests that set them to zero, or read them.
+//! The answers to requests that set all counters of a key to zero, or read them.
 
 use serde::Serialize;
 
@@ -14,16 +14,16 @@ use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock, WindowSize};
 use crate::table::CountedRate;
 
-/// The algorithms of which each has counters of its own, but for those without windows.
+/// The algorithms of `window=` that have counters of their own. `Fixed` shares those of `Sliding`.
 pub(super) const OF_WINDOWS: [Algorithm; 3] =
     [Algorithm::Sliding, Algorithm::Elastic, Algorithm::Moving];
 
-/// Answers [`ApiCall::Reset`](super::ApiCall::Reset) for a key in `namespace`, which counts so: with the counters that
-/// had hits, and how many.
+/// Answers [`ApiCall::Reset`](super::ApiCall::Reset) for a key in `namespace` with the counters that had hits, and
+/// their rates.
 ///
 /// # Errors
 ///
-/// 400 if the window or the key is none of the namespace's, 404 if the counter is.
+/// 400 if the window is none of the namespace's or the key is empty, 404 if no rule has the counter.
 pub fn reset(
     call: &CountersCall,
     namespace: &Namespace<'_>,
@@ -39,12 +39,12 @@ pub fn reset(
     Ok(reset_body(had))
 }
 
-/// Answers [`ApiCall::Counters`](super::ApiCall::Counters) for a key in `namespace`, which counts so: with the counters
-/// that have hits, as far as this node knows, and how many.
+/// Answers [`ApiCall::Counters`](super::ApiCall::Counters) for a key in `namespace` with the counters that have hits,
+/// as far as this node knows, and their rates.
 ///
 /// # Errors
 ///
-/// As of [`reset`].
+/// Those of [`reset`].
 pub fn counters(
     call: &CountersCall,
     namespace: &Namespace<'_>,
@@ -63,7 +63,7 @@ pub fn counters(
     Ok(json(&CountersBody { counters }))
 }
 
-/// Returns the answer that these counters were set to zero.
+/// Returns the answer that lists these counters as reset.
 pub(super) fn reset_body(reset: Vec<CounterBody>) -> String {
     #[derive(Serialize)]
     struct ResetBody {
@@ -72,14 +72,14 @@ pub(super) fn reset_body(reset: Vec<CounterBody>) -> String {
     json(&ResetBody { reset })
 }
 
-/// A counter in answers, and the rate that it had.
+/// A counter in an answer, with its rate.
 #[derive(Debug, Serialize)]
 pub(super) struct CounterBody {
     window: Thousandths,
     window_type: &'static str,
     counter: Option<String>,
     rate: Thousandths,
-    /// Rate at which a bucket leaks, as rules have it.
+    /// The rate at which a bucket leaks, in the syntax of rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     leak: Option<String>,
 }
@@ -87,11 +87,11 @@ pub(super) struct CounterBody {
 /// A counter of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeyCounter {
-    /// Its name; `None`: the shared one.
+    /// The counter's name; `None` for the shared one.
     pub(super) name: Option<String>,
     pub(super) algorithm: Algorithm,
     pub(super) size: WindowSize,
-    /// The rate of a bucket.
+    /// The rate of a bucket; zero for other algorithms.
     pub(super) rate: Hits,
 }
 
@@ -124,7 +124,7 @@ impl KeyCounter {
         reset.map_err(not_accounted)
     }
 
-    /// Returns what is answered of the counter, in which this was read; `None`: it has no hits.
+    /// Returns the counter's part of an answer; `None` if `reading` has no hits.
     pub(super) fn body(&self, reading: &Reading) -> Option<CounterBody> {
         let rate = self.algorithm.rate(self.size, reading);
         let has_hits = match self.algorithm.kind() {
@@ -163,7 +163,7 @@ pub(super) fn counters_of(
     Ok(of_shared.iter().cloned().chain(named).collect())
 }
 
-/// Returns the counters that a call is about, but for those of other names than it has.
+/// Returns the counters with the name in `call` that the call is about.
 fn counters_of_name(
     call: &CountersCall,
     namespace: &Namespace<'_>,
@@ -176,7 +176,7 @@ fn counters_of_name(
     };
     let algorithms = match call.algorithm {
         Some(algorithm) => vec![algorithm],
-        // Where the store decides by others only, there are none of these.
+        // A synchronous store keeps none for algorithms that it does not support.
         None => OF_WINDOWS.into_iter().filter(|it| is_kept(*it)).collect(),
     };
     let of = |algorithm: Algorithm, size: WindowSize, rate: Hits| KeyCounter {
@@ -198,7 +198,7 @@ fn counters_of_name(
     Ok(counters)
 }
 
-/// The sizes of the windows that are counted in: of rules, and of what other callers have counted in.
+/// Returns the sizes of windows with hits: those of the configuration, and those in which other callers have counted.
 fn sizes(namespace: &Namespace<'_>, counting: &Counting<'_>) -> Vec<WindowSize> {
     let mut sizes = counting.sizes.to_vec();
     if counting.is_open {
@@ -208,7 +208,7 @@ fn sizes(namespace: &Namespace<'_>, counting: &Counting<'_>) -> Vec<WindowSize> 
     sizes
 }
 
-/// The rates that are counted at, each once: of rules, and those that requests and other callers have told.
+/// Returns the rates with hits, each once: those of rules, and those that requests and other callers have used.
 fn rates(namespace: &Namespace<'_>, counting: &Counting<'_>) -> Vec<CountedRate> {
     let mut rates: Vec<CountedRate> = Vec::new();
     let noted = namespace.table().counted_rates(namespace.index());

@@ -1,9 +1,9 @@
-//! The origin of a request, as a browser tells it: a page of another site must not write.
+//! Protection against cross-site requests: a page of another site must not write.
 
-/// The headers of a request about the page that sends it. Programs that are no browsers send none.
+/// The headers by which a browser identifies the page that sends a request. Other programs do not send them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sender<'r> {
-    /// The header `Host`: the host, with its port if that is not the usual one.
+    /// The header `Host`: the host, with its port unless that is the default.
     pub host: &'r [u8],
     /// The header `Origin`.
     pub origin: Option<&'r [u8]>,
@@ -12,8 +12,8 @@ pub struct Sender<'r> {
 }
 
 impl Sender<'_> {
-    /// Whether a browser says that a page of another site sends the request. What is neither this host nor
-    /// this site is another one: so is `Origin: null`.
+    /// Whether a browser sends the request for a page of another site. `Origin: null` and `Sec-Fetch-Site: same-site`
+    /// count as another site.
     pub fn is_another_site(&self) -> bool {
         let is_elsewhere = |site: &[u8]| {
             !site.eq_ignore_ascii_case(b"same-origin") && !site.eq_ignore_ascii_case(b"none")
@@ -31,7 +31,7 @@ impl Sender<'_> {
         } else {
             return false;
         };
-        // The usual port need not be said.
+        // The default port may be left out.
         let host = self.host.strip_suffix(port).unwrap_or(self.host);
         let authority = authority.strip_suffix(port).unwrap_or(authority);
         !authority.is_empty() && authority.eq_ignore_ascii_case(host)

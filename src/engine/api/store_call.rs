@@ -1,4 +1,4 @@
-//! A call that a store decides about, where `sync_rate` is 0: what the store is asked, and what is answered then.
+//! Calls of a synchronous namespace: the questions to its store, and the answers to the call.
 
 use core::time::Duration;
 
@@ -22,13 +22,13 @@ use crate::table::Key;
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "who keeps one has it in a box")]
 pub enum StoreCall<'n, 'm> {
-    /// Hits that are to be counted, under a limit or without, or only read.
+    /// Hits to be counted, with or without a limit, or a counter to be read.
     Hits(StoreHits<'n, 'm>),
-    /// A key that is to be set to zero.
+    /// A key to be set to zero.
     Reset(StoreReset<'n, 'm>),
 }
 
-/// Hits that are to be counted, or only read.
+/// Hits to be counted in a counter, or the counter to be read.
 #[derive(Debug)]
 pub struct StoreHits<'n, 'm> {
     call: KeyCall,
@@ -38,12 +38,12 @@ pub struct StoreHits<'n, 'm> {
 }
 
 impl<'n, 'm> StoreCall<'n, 'm> {
-    /// Creates the questions to a store for `call`, of a namespace that counts so. `None`: this
-    /// node answers it.
+    /// Creates the store call for `call`; `None` if this node answers alone.
     ///
     /// # Errors
     ///
-    /// 400 if the window or the key is none of the namespace's, or its store does not decide by the algorithm.
+    /// 400 if the window is none of the namespace's, the key is empty, or the store does not support the algorithm; 404
+    /// if no rule has the counter.
     pub fn new(
         call: &ApiCall,
         namespace: &'n Namespace<'m>,
@@ -53,7 +53,7 @@ impl<'n, 'm> StoreCall<'n, 'm> {
             return Ok(None);
         }
         Ok(match call {
-            // What its store does not count, this node may have.
+            // Counters that the store does not support may exist on this node.
             ApiCall::Key(call) if call.increment.is_none() && !counting.has(call.algorithm) => None,
             ApiCall::Key(call) => Some(StoreCall::Hits(StoreHits::new(call, namespace, counting)?)),
             ApiCall::Reset(call) => {
@@ -63,8 +63,8 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         })
     }
 
-    /// Whether the namespace is to be synced before the store is asked: a node that enters an epoch with a sync voids
-    /// hits below zero, so that it has to be in the present one when a reset makes some.
+    /// Whether the namespace has to be synced before the store is asked. A sync that enters a new epoch voids negative
+    /// diffs, so the node must be in the current epoch before a reset creates some.
     pub fn begins_with_sync(&self) -> bool {
         match self {
             StoreCall::Hits(_) => false,
@@ -72,7 +72,7 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         }
     }
 
-    /// The number of the decider among those of the namespace, and what it is asked.
+    /// Returns the question, and the number of its decider among those of the namespace.
     pub fn question(&self, store: Deciders) -> Option<(usize, Question)> {
         match self {
             StoreCall::Hits(hits) => hits.question(store),
@@ -80,11 +80,11 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         }
     }
 
-    /// Returns the answer that follows from the store's answer.
+    /// Processes the store's answer, and returns the next step.
     ///
     /// # Errors
     ///
-    /// None that is known.
+    /// 400 if a key cannot be counted, which [`StoreCall::new`] has ruled out.
     pub fn answered(
         &mut self,
         store: Deciders,
@@ -97,13 +97,12 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         }
     }
 
-    /// Returns the answer without the store, as `on_error` says, and the question by which the
-    /// decider of this number is to charge later the hits that were counted here and that no sync
-    /// pushes.
+    /// Returns the answer when the store did not answer, by `on_error`. Passes to `charge_later` the questions, with
+    /// the numbers of their deciders, that charge hits which were counted here and which no sync pushes.
     ///
     /// # Errors
     ///
-    /// 503 for what is denied, and for a key that may not be zero.
+    /// 503 if `on_error deny` rejects the hits, or the call is a reset.
     pub fn without_store(
         &self,
         store: Deciders,
@@ -117,8 +116,8 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         }
     }
 
-    /// Returns the questions to the deciders of these numbers when the namespace was synced; no
-    /// answer is waited for.
+    /// Returns the questions to be asked after the sync, with the numbers of their deciders. Nobody waits for their
+    /// answers.
     pub fn repairs(&self, store: Deciders) -> Vec<(usize, Question)> {
         match self {
             StoreCall::Hits(_) => Vec::new(),
@@ -126,11 +125,11 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         }
     }
 
-    /// Returns the answer when the namespace was synced.
+    /// Returns the answer after the sync.
     ///
     /// # Errors
     ///
-    /// None that is known.
+    /// 400 if a key cannot be counted, which [`StoreCall::new`] has ruled out.
     pub fn synced(&mut self, clock: &impl Clock) -> Result<String, ApiError> {
         match self {
             StoreCall::Hits(StoreHits { call, size, namespace, .. }) => {
@@ -140,7 +139,7 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         }
     }
 
-    /// Counts in the namespace that the call waited so long for the store.
+    /// Counts the time for which the call waited for the store.
     pub fn count_wait(&self, time: Duration) {
         match self {
             StoreCall::Hits(hits) => hits.limit.bound.count_wait(time),
@@ -149,7 +148,7 @@ impl<'n, 'm> StoreCall<'n, 'm> {
     }
 }
 
-/// A 503, since the store has not answered, for which reason this is so.
+/// Returns the 503 for a call that the store did not answer; `what` is the consequence.
 fn no_answer(what: &str) -> ApiError {
     ApiError::new(503, format!("the store has not answered in time: {what}"))
 }
@@ -175,7 +174,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
         })
     }
 
-    /// Calls `callback` with what the limit is asked, of `store` if there is one.
+    /// Calls `callback` with the check of the limit, in `store` if there is one.
     fn with_check<T>(
         &self,
         store: Option<Deciders>,
@@ -238,7 +237,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
         if on_error == OnError::Deny {
             return Err(no_answer("on_error deny refuses the hits"));
         }
-        // What has no limit is counted here, unless it is refused.
+        // Hits without a limit are counted here, except with `on_error deny`.
         let counts = on_error == OnError::Local || self.limit.is_unlimited;
         let (reading, decided) = self.with_check(None, |check| {
             let LimitCheck { bound, hits, key, cost, .. } = check;

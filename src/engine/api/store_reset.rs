@@ -1,13 +1,12 @@
-//! Setting a key to zero where the store decides.
+//! The reset of a key in a synchronous namespace.
 //!
-//! The store is asked what it has. Of what has no windows, it is asked again if it has any, to give all of that back.
-//! Of windows the node makes a reset as it does elsewhere: its next sync takes that to the store, at most once, and the
-//! call is answered when it has. A sync goes before, too: the node is in the store's present epoch then, and does not take
-//! the reset for one of an epoch that is gone.
+//! The store is asked for its counts first. For levels and logs with hits, a second question refunds all of them. For
+//! windows, the node makes a reset as in other namespaces: its next sync pushes the negative diffs, at most once, and
+//! then the call is answered. Another sync precedes the questions, so that the node is in the store's current epoch:
+//! entering a new one would void the diffs.
 //!
-//! Two nodes that do so at the same time subtract the same hits twice, which makes the total less than zero. So
-//! each then has the store count again what it subtracted, if the total is that: the first one that asks is
-//! granted it.
+//! Two nodes that reset a key at the same time subtract the same hits twice, which makes the total negative. Each node
+//! therefore asks the store to add its hits again if the total is negative; the store does so for the first that asks.
 
 use core::time::Duration;
 
@@ -24,40 +23,40 @@ use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::Clock;
 use crate::store::contract::decision::{Answer, AskedLimit, Few, Question};
 
-/// The next step of a call once its store has answered.
+/// The next step of a call after an answer of its store.
 #[derive(Debug)]
 pub enum AfterStore {
-    /// The call is answered with this body.
+    /// Answer the call with this body.
     Body(String),
-    /// The call is answered once the namespace was synced.
+    /// Sync the namespace, then answer the call.
     Sync,
-    /// The call has another question for the store.
+    /// Ask the store another question.
     Ask,
 }
 
-/// A key that is to be set to zero.
+/// A key to be set to zero.
 #[derive(Debug)]
 pub struct StoreReset<'n, 'm> {
     key: Vec<u8>,
     namespace: &'n Namespace<'m>,
-    /// The counters, by their names, which are asked about in turn: each name may be another decider's.
+    /// The counters, grouped by name. One name is asked about after the other, since each may have another decider.
     named: Vec<NamedReset<'m>>,
-    /// Number of counters about which the store has answered.
+    /// The number of names about which the store has answered.
     answered: usize,
     /// The counters that had hits.
     had: Vec<CounterBody>,
 }
 
-/// The counters of one name.
+/// The counters of a key with one name.
 #[derive(Debug)]
 struct NamedReset<'m> {
-    /// Names under which they are counted: the key, and the counter's name.
+    /// The counted name: of the key in the counter with this name.
     counted: Vec<u8>,
-    /// The counters, and each as a limit has it.
+    /// The counters, each with a limit that identifies it to the store.
     counters: Vec<(KeyCounter, BoundLimit<'m>)>,
-    /// Hits that are subtracted from the present windows of the counters with these indexes.
+    /// Hits subtracted from the current windows of the counters with these indexes.
     subtracted: Vec<(usize, Hits)>,
-    /// The indexes of those that the store has to give back, once it has told what it has.
+    /// The indexes of the counters that the store has to refund; `None` until it has reported its counts.
     given_back: Option<Vec<usize>>,
 }
 
@@ -95,7 +94,7 @@ impl<'n, 'm> StoreReset<'n, 'm> {
         })
     }
 
-    /// Returns the number of the decider, and what it is asked: about the counters of the next name.
+    /// Returns the question about the counters of the next name, and the number of its decider.
     pub(super) fn question(&self, store: Deciders) -> Option<(usize, Question)> {
         let named = self.named.get(self.answered)?;
         let key = self.namespace.table().key(&named.counted);
@@ -110,7 +109,7 @@ impl<'n, 'm> StoreReset<'n, 'm> {
                 }
                 Some(indexes) => {
                     let some = indexes.iter().filter_map(|index| named.counters.get(*index));
-                    // The store takes no more than there is.
+                    // The store refunds no more than it has.
                     some.map(|(_, bound)| counter(bound, Hits::MIN)).collect()
                 }
             },
@@ -120,7 +119,7 @@ impl<'n, 'm> StoreReset<'n, 'm> {
         Some((decider, question)).filter(|(_, it)| it.can_be_asked())
     }
 
-    /// Sets the counters to zero of which the store says this.
+    /// Processes the store's answer about the counters of one name, and sets them to zero.
     pub(super) fn answered(
         &mut self,
         answer: &Answer,
@@ -146,14 +145,13 @@ impl<'n, 'm> StoreReset<'n, 'm> {
         })
     }
 
-    /// Whether a sync takes some of it to the store.
+    /// Whether a part of the reset needs a sync to reach the store.
     pub(super) fn needs_sync(&self) -> bool {
         let mut counters = self.named.iter().flat_map(|named| &named.counters);
         counters.any(|(it, _)| it.algorithm.kind() == StoredKind::Windows)
     }
 
-    /// Returns the questions to the store when the reset is there: they count again what was
-    /// subtracted, if the total is less than zero.
+    /// Returns the questions to be asked after the sync: they add what was subtracted if the total is negative.
     pub(super) fn repairs(&self, store: Deciders) -> Vec<(usize, Question)> {
         let repairs = self.named.iter().flat_map(|named| {
             let subtracted = named.subtracted.iter();
@@ -179,14 +177,14 @@ impl<'n, 'm> StoreReset<'n, 'm> {
         repairs.collect()
     }
 
-    /// Returns the answer, once the key is zero in the store.
+    /// Returns the answer when the key is zero in the store.
     pub(super) fn done(&mut self) -> String {
-        // What the store refused before is no reason to refuse any more.
+        // Rejections that were remembered from the store are no longer valid.
         self.namespace.table().record_reset();
         reset_body(core::mem::take(&mut self.had))
     }
 
-    /// Counts in the namespace how long the store took.
+    /// Counts the time for which the call waited for the store.
     pub(super) fn count_wait(&self, time: Duration) {
         let mut counters = self.named.iter().flat_map(|named| &named.counters);
         if let Some((_, bound)) = counters.next() {
@@ -196,8 +194,8 @@ impl<'n, 'm> StoreReset<'n, 'm> {
 }
 
 impl NamedReset<'_> {
-    /// Notes what the store says, and adds the counters that had hits to `had`. Returns whether the store is to be asked
-    /// again, to give some back.
+    /// Records the store's answer, and adds the counters that had hits to `had`. Returns whether the store has to be
+    /// asked again, for refunds.
     fn note(
         &mut self,
         answer: &Answer,
@@ -232,7 +230,7 @@ impl NamedReset<'_> {
     }
 }
 
-/// Returns a counter as a limit has it.
+/// Returns a limit that identifies a counter to the store.
 fn bound<'m>(counter: &KeyCounter, namespace: &Namespace<'m>) -> BoundLimit<'m> {
     let limit = Limit {
         name: "".into(),

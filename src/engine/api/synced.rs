@@ -1,4 +1,4 @@
-//! Syncing a namespace: the answer to a request for that.
+//! The answer to a request for a sync of a namespace.
 
 use serde::Serialize;
 
@@ -6,8 +6,7 @@ use super::error::ApiError;
 use super::json::json;
 use crate::engine::Report;
 
-/// The status and the body of the answer when a sync has ended as it says; `None`: it failed, or has not
-/// ended in time.
+/// Returns the status and the body of the answer after a sync; `None` if it failed or did not end in time.
 pub fn synced(report: Option<Report>) -> (u16, String) {
     #[derive(Serialize)]
     struct SyncedBody {
@@ -33,7 +32,7 @@ pub fn synced(report: Option<Report>) -> (u16, String) {
     }
 }
 
-/// A 400 for a namespace that has no store.
+/// Returns the 400 for a namespace without a store.
 pub fn no_store() -> ApiError {
     let message = "the namespace is not synced: expected one with a store and a sync_rate";
     ApiError::new(400, message)

@@ -1,4 +1,4 @@
-//! The keys that were rejected most: the answer to a request for them.
+//! The answer to a request for the most rejected keys.
 
 use serde::Serialize;
 
@@ -8,10 +8,10 @@ use crate::policy::key::key_and_counter;
 use crate::policy::window::Clock;
 use crate::table::RejectedKey;
 
-/// Default number of keys in an answer.
+/// The default number of keys in an answer.
 pub(super) const DEFAULT_TOP: usize = 20;
 
-/// Answers [`ApiCall::Top`](super::ApiCall::Top): the `limit` keys of `namespace` that were rejected most.
+/// Answers [`ApiCall::Top`](super::ApiCall::Top) with the `limit` most rejected keys of `namespace`.
 pub fn top(namespace: &Namespace<'_>, limit: usize, clock: &impl Clock) -> String {
     #[derive(Serialize)]
     struct TopBody {
@@ -47,7 +47,7 @@ impl RejectedKeyBody {
     }
 }
 
-/// A key as it may stand in a path and in a query, and in any text.
+/// Encodes a key for use in a path, in a query, and in any text.
 fn encoded(key: &[u8]) -> String {
     let one = |byte: &u8| match byte {
         b'%' | b'?' | b'#' | b'&' | b'+' | b'"' | b'\\' | b'\'' | b'`' => format!("%{byte:02X}"),

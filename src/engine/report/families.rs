@@ -1,4 +1,4 @@
-//! The families of metrics, each with what it is of.
+//! The families of metrics, each with its source.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use super::text::{Decimal, Samples, thousandths};
 use crate::policy::window::UnixMillis;
 use crate::table::{NamespaceStats, SyncStats, ZoneStats};
 
-/// The name under which rejections are counted of policies that have no count of their own.
+/// The label of policies whose rejections are not counted separately.
 pub const OTHER_POLICIES: &str = "other";
 
 /// A family of samples.
@@ -18,13 +18,13 @@ pub(super) struct Family {
     source: MetricSource,
 }
 
-/// The source of a family's samples, with the function that writes them. One thing has few samples:
-/// the text about one thing is bounded.
+/// The source of a family's samples, with the function that writes them. Each item of a source has few samples, so that
+/// its text is bounded.
 pub(super) enum MetricSource {
     Node(fn(&mut Samples<'_>, &Status<'_>)),
     Zone(fn(&mut Samples<'_>, &ZoneStatus<'_>)),
     Namespace(fn(&mut Samples<'_>, &NamespaceStatus<'_>)),
-    /// A namespace that is synced.
+    /// Synced namespaces.
     Synced(fn(&mut Samples<'_>, &NamespaceStatus<'_>, &SyncStats)),
     Policy(fn(&mut Samples<'_>, &PolicyStatus<'_>)),
     Store(fn(&mut Samples<'_>, &StoreStatus<'_>)),
@@ -328,7 +328,7 @@ pub(super) static FAMILIES: [Family; 28] = [
 ];
 
 impl Family {
-    /// Writes the samples of the thing number `index`; returns whether there is one.
+    /// Writes the samples of the source's item at `index`. Returns whether it exists.
     pub(super) fn write(
         &self,
         samples: &mut Samples<'_>,

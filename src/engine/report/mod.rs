@@ -1,6 +1,6 @@
 //! The state of a node.
 //!
-//! - [`status`]: its zones, namespaces and stores; [`prometheus`]: the page for Prometheus, of [`families`] in its
+//! - [`status`]: zones, namespaces and stores; [`prometheus`]: the page for Prometheus, with its [`families`] in their
 //!   [`text`] format
 
 pub(super) mod families;

@@ -1,8 +1,8 @@
-//! A node's [`Status`] as Prometheus reads it.
+//! The page for Prometheus about a node's [`Status`].
 //!
-//! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>. No key and no
-//! client is ever a label: what is written does not grow with the number of keys. It does with that of
-//! namespaces, so it is written in pieces: see [`Page`].
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>. Keys and clients are never labels,
+//! so the size of the page does not depend on the number of keys. It does depend on the number of namespaces, so it is
+//! written in pieces: see [`Page`].
 //!
 //! - `families`: the metrics; `text`: their format
 
@@ -14,24 +14,23 @@ use super::text::Samples;
 /// The media type of a [`Page`].
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4";
 
-/// All metrics of a node, in pieces that are written in a bounded time each. Families without samples
-/// are left out.
+/// All metrics of a node, in pieces that take a bounded time to write. Families without samples are left out.
 #[derive(Debug)]
 pub struct Page<'c> {
     status: Status<'c>,
-    /// The family that is being written.
+    /// The index of the family being written.
     family: usize,
-    /// Index of the next thing of its source.
+    /// The index of the next item of its source.
     next: usize,
-    /// The family that was described last.
+    /// The name of the family whose description was written last.
     described: &'static str,
 }
 
 impl<'c> Page<'c> {
-    /// A piece is complete when it is so long, and then gets no more than the samples of one thing.
+    /// The minimum length of a full piece. The item that completes it is the last one.
     const LENGTH: usize = 16 << 10;
 
-    /// Greatest number of things that one piece looks at.
+    /// The maximum number of items per piece.
     const THINGS: usize = 512;
 
     /// Creates the page of a node's status.
@@ -176,7 +175,7 @@ mod tests {
             status.namespaces =
                 many.map(|(name, some)| NamespaceStatus { name, ..*some }).collect();
             let pieces: Vec<_> = Page::new(status.clone()).collect();
-            // One thing has at most a histogram more.
+            // Beyond the length, a piece has at most the histogram of one item.
             let longest = pieces.iter().map(String::len).max().unwrap();
             assert!(longest < Page::LENGTH + (4 << 10), "{longest}");
             let length: usize = pieces.iter().map(String::len).sum();

@@ -1,28 +1,28 @@
-//! The state of a node: its zones, namespaces and stores, as the pages and the API show it. Names
-//! are borrowed from the configuration.
+//! The state of a node, its zones, namespaces and stores, as reported by the API and the page for Prometheus. Names are
+//! borrowed from the configuration.
 
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::UnixMillis;
 use crate::table::{NamespaceStats, SyncStats, ZoneStats};
 
-/// A node, at a moment.
+/// The state of a node at a moment.
 #[derive(Clone, Debug, Default)]
 pub struct Status<'c> {
     /// The zones, in the order of the configuration.
     pub zones: Vec<ZoneStatus<'c>>,
-    /// The namespaces, likewise.
+    /// The namespaces, in the order of the configuration.
     pub namespaces: Vec<NamespaceStatus<'c>>,
-    /// The stores, likewise.
+    /// The stores, in the order of the configuration.
     pub stores: Vec<StoreStatus<'c>>,
-    /// The policies whose rejections are counted by themselves.
+    /// The policies whose rejections are counted separately.
     pub policies: Vec<PolicyStatus<'c>>,
-    /// Versions of the serving programs.
+    /// The versions of the module and of nginx.
     pub build: Option<Build>,
-    /// Time at which the configuration was loaded.
+    /// The time at which the configuration was loaded.
     pub loaded_at: Option<UnixMillis>,
 }
 
-/// The versions of the serving programs.
+/// The versions of the module and of nginx.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
     /// The version of this module.
@@ -31,33 +31,33 @@ pub struct Build {
     pub nginx: &'static str,
 }
 
-/// A policy.
+/// The state of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyStatus<'c> {
     /// The name of its namespace.
     pub namespace: &'c str,
-    /// Its name.
+    /// The name.
     pub name: &'c str,
-    /// Number of requests that it rejected.
+    /// The number of requests that it rejected.
     pub rejected: u64,
 }
 
-/// A zone.
+/// The state of a zone.
 #[derive(Clone, Copy, Debug)]
 pub struct ZoneStatus<'c> {
     /// The name.
     pub name: &'c str,
     /// The size in bytes, as configured.
     pub size: usize,
-    /// Number of keys with a place: an estimate.
+    /// The estimated number of keys with a slot.
     pub keys: u64,
-    /// Greatest number of keys.
+    /// The maximum number of keys.
     pub capacity: u64,
     /// Events of the zone.
     pub stats: ZoneStats,
 }
 
-/// A namespace.
+/// The state of a namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct NamespaceStatus<'c> {
     /// The name.
@@ -66,28 +66,28 @@ pub struct NamespaceStatus<'c> {
     pub zone: &'c str,
     /// The name of its store, if it has one.
     pub store: Option<&'c str>,
-    /// Mode of its sync.
+    /// The mode of its sync.
     pub sync: SyncMode,
     /// Events of the namespace.
     pub stats: NamespaceStats,
-    /// Results of its syncs, if it is synced.
+    /// The results of its syncs, if it is synced.
     pub syncs: Option<SyncStats>,
-    /// Number of living nodes that share its store, as far as known, if it is synced.
+    /// The number of living nodes that share its store, as far as known, if it is synced.
     pub nodes: Option<u64>,
-    /// Number of its keys with unsent hits, if it is synced: an estimate.
+    /// The estimated number of its keys with unsent hits, if it is synced.
     pub pending: Option<u64>,
 }
 
-/// A store.
+/// The state of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreStatus<'c> {
     /// The name.
     pub name: &'c str,
     /// The name of its strategy.
     pub strategy: &'static str,
-    /// Whether it does what it is asked; `None` before it was asked anything.
+    /// Whether it answers; `None` before the first question.
     pub is_up: Option<bool>,
-    /// Traffic of all namespaces that are synced with it; `None`: there are none.
+    /// The traffic of all namespaces synced with it; `None` if there are none.
     pub traffic: Option<StoreTraffic>,
 }
 
@@ -96,17 +96,16 @@ pub struct StoreStatus<'c> {
 pub struct StoreTraffic {
     /// Connections that were made.
     pub connects: u64,
-    /// Numbers of exchanges by duration, as [`SyncStats::exchanges`] counts.
+    /// The number of exchanges by duration, in the buckets of [`SyncStats::exchanges`].
     pub exchanges: [u64; SyncStats::EXCHANGE_BOUNDS.len() + 1],
-    /// Total duration of all exchanges, in microseconds.
+    /// The total duration of all exchanges, in microseconds.
     pub exchange_sum: u64,
-    /// Time at which its clock was last seen, and the milliseconds by which it was ahead of this
-    /// node's.
+    /// The time at which its clock was last seen, and the milliseconds by which it was ahead of this node's.
     pub clock: Option<(UnixMillis, i64)>,
 }
 
 impl StoreTraffic {
-    /// Adds that of a namespace.
+    /// Adds the traffic of a namespace.
     pub fn add(&mut self, syncs: &SyncStats) {
         self.connects = self.connects.saturating_add(syncs.connects);
         self.exchange_sum = self.exchange_sum.saturating_add(syncs.exchange_sum);
@@ -119,8 +118,7 @@ impl StoreTraffic {
 }
 
 impl StoreStatus<'_> {
-    /// Returns the milliseconds by which the store's clock is ahead of this node's; `None`: never
-    /// seen.
+    /// Returns the milliseconds by which the store's clock is ahead of this node's; `None` if it was never seen.
     pub fn clock_offset(&self) -> Option<i64> {
         let (_, offset) = self.traffic?.clock?;
         Some(offset)
@@ -128,8 +126,8 @@ impl StoreStatus<'_> {
 }
 
 impl Status<'_> {
-    /// Returns the numbers of our callbacks by the time for which they held a worker's event loop,
-    /// as [`ZoneStats::holds`] counts, and the total time in nanoseconds.
+    /// Returns the number of the module's callbacks by the time for which they blocked a worker's event loop, in the
+    /// buckets of [`ZoneStats::holds`], and the total time in nanoseconds.
     pub fn holds(&self) -> ([u64; ZoneStats::HOLD_BOUNDS.len() + 1], u64) {
         let zones = self.zones.iter().map(|zone| &zone.stats);
         zones.fold(Default::default(), |(mut counts, sum): (_, u64), zone| {
@@ -140,7 +138,7 @@ impl Status<'_> {
 }
 
 impl NamespaceStatus<'_> {
-    /// Whether a store decides.
+    /// Whether a store decides about each request.
     pub fn is_synchronous(&self) -> bool {
         self.sync == SyncMode::Synchronous
     }
@@ -157,8 +155,7 @@ pub(crate) mod testing {
     use super::*;
     use core::time::Duration;
 
-    /// A node with a local namespace, two that are synced with one store, and one about which that
-    /// decides.
+    /// Returns a node with a local namespace, two that are synced with one store, and a synchronous one of that store.
     pub(crate) fn status() -> Status<'static> {
         let namespace = |name, store: Option<&'static str>, syncs| NamespaceStatus {
             name,

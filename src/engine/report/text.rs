@@ -2,16 +2,16 @@
 
 use core::time::Duration;
 
-/// Labels of a sample, and their values.
+/// The labels of a sample, with their values.
 pub(super) type Labels<'l> = [(&'static str, &'l str)];
 
-/// The output for the samples of a family: its description comes before the first sample.
+/// A writer of a family's samples. It writes the description before the first sample.
 pub(super) struct Samples<'t> {
     pub(super) text: &'t mut String,
     pub(super) name: &'static str,
     pub(super) kind: &'static str,
     pub(super) help: &'static str,
-    /// The name of the family that was described last.
+    /// The name of the family whose description was written last.
     pub(super) described: &'t mut &'static str,
 }
 
@@ -24,7 +24,7 @@ impl Samples<'_> {
         self.write_sample("", labels, None, value);
     }
 
-    /// A histogram: its buckets, each with those before it; the sum, and the number of all.
+    /// Writes a histogram: its cumulative buckets, the sum, and the total count.
     pub(super) fn write_buckets(
         &mut self,
         labels: &Labels<'_>,
@@ -78,13 +78,13 @@ impl Samples<'_> {
     }
 }
 
-/// Up to what a bucket counts.
+/// The upper bound of a bucket.
 enum Bound {
     UpTo(Decimal),
     All,
 }
 
-/// A decimal: `whole`, and so many `billionths`.
+/// A decimal: `whole`, and a fraction in billionths.
 pub(super) struct Decimal {
     pub(super) is_negative: bool,
     pub(super) whole: u64,
@@ -95,8 +95,8 @@ pub(super) fn whole(whole: u64) -> Decimal {
     Decimal { is_negative: false, whole, billionths: 0 }
 }
 
-/// Hits, or seconds of so many milliseconds. (A sum of hits may be larger than any
-/// [`Hits`](crate::policy::hits::Hits).)
+/// Converts thousandths: of hits, or of seconds. A sum of hits may be larger than
+/// [`Hits::MAX`](crate::policy::hits::Hits::MAX).
 pub(super) fn thousandths(count: u64) -> Decimal {
     Decimal {
         is_negative: false,
@@ -110,8 +110,8 @@ pub(super) fn seconds(duration: Duration) -> Decimal {
 }
 
 impl Decimal {
-    /// Writes it, without zeros at its end: a page has tens of thousands, for which formatting would
-    /// take most of the time.
+    /// Writes the decimal without trailing zeros. A page has tens of thousands of them, for which formatting macros
+    /// would take most of the time.
     fn push_to(&self, text: &mut String) {
         if self.is_negative {
             text.push('-');
@@ -128,7 +128,7 @@ impl Decimal {
     }
 }
 
-/// Writes a number, with zeros before it if it has less digits than so many.
+/// Writes a number, padded with zeros to `at_least` digits.
 fn push_digits(text: &mut String, number: u64, at_least: u32) {
     let mut digits = [b'0'; 20];
     let (mut rest, mut count) = (number, 0_u32);
@@ -144,7 +144,7 @@ fn push_digits(text: &mut String, number: u64, at_least: u32) {
     text.extend(digits.iter().map(|&digit| char::from(digit)));
 }
 
-/// Writes the value of a label, as it is between quotes.
+/// Writes the value of a label, escaped for use between quotes.
 fn push_escaped(text: &mut String, value: &str) {
     for part in value.split_inclusive(['\\', '"', '\n']) {
         let plain = part.trim_end_matches(['\\', '"', '\n']);

@@ -1,4 +1,4 @@
-//! Counters that are asked for, and counted in.
+//! Tests of calls that read a counter, or count in one.
 
 use std::sync::LazyLock;
 
@@ -127,7 +127,7 @@ fn a_rate_is_read_and_filled() {
     let size = WindowSize::from_millis(MINUTE).unwrap();
     let now = 28_000_000 * MINUTE;
     let clock = TestClock::at(now);
-    // Its time is none of the namespace's windows.
+    // The time unit of a rate is none of the namespace's windows.
     let answer = |call: &KeyCall| key(call, &namespace, &local(&[size]), &clock).unwrap();
     let asked = KeyCall {
         algorithm: Algorithm::Bucket,
@@ -217,7 +217,7 @@ fn a_limit_decides_where_this_node_does() {
         let counting = Counting { sync, ..local(&sizes) };
         let answer = |call: &KeyCall| key(call, &namespace, &counting, &clock);
         assert_eq!(answer(&call).err().map(|it| it.status), status, "{sync}");
-        // Nothing was counted of what is an error.
+        // Errors count no hits.
         let read = KeyCall { increment: None, ..call };
         let counted = !answer(&read).unwrap().starts_with("{\"rate\":0,");
         assert_eq!(counted, status.is_none());

@@ -1,4 +1,4 @@
-//! Requests as they come, and what they ask for.
+//! Tests of the parsing of requests.
 
 use super::key::key_call;
 use crate::engine::api::error::ApiError;
@@ -37,7 +37,7 @@ fn a_path_names_what_is_asked_for() {
     for path in ["/namespaces/api", "/namespaces/api/"] {
         assert_eq!(call(path, ""), ApiCall::Namespace(b"api".into()));
     }
-    // At the end of a path, a slash changes nothing; elsewhere in a key, it is a byte like any other.
+    // A slash at the end of a path has no meaning; elsewhere in a key, it is an ordinary byte.
     for path in ["/namespaces/api/keys/a", "/namespaces/api/keys/a/"] {
         assert_eq!(call(path, ""), ApiCall::Key(key_call(b"a")));
     }
@@ -139,7 +139,7 @@ fn a_key_in_a_path_is_the_bytes_that_were_sent() {
         ("/rl/namespaces/api/keys/a/", "a/", b"a"),
         ("/rl/namespaces/api/keys/a%2F", "a/", b"a/"),
         ("/rl/namespaces/api/keys/a%2F/", "a/", b"a/"),
-        // Of these, nginx leaves nothing.
+        // nginx removes these entirely.
         ("/rl/namespaces/api/keys/%2F", "", b"/"),
         ("/rl/namespaces/api/keys/%2f%2F", "", b"//"),
         ("/rl/namespaces/api/keys///", "", b"/"),
@@ -147,9 +147,9 @@ fn a_key_in_a_path_is_the_bytes_that_were_sent() {
         ("/rl/namespaces/api/keys/%2E/", "", b"."),
         ("/rl/namespaces/api/keys/a/..", "", b"a/.."),
         ("/rl/namespaces/api/keys/x/keys/y", "x/keys/y", b"x/keys/y"),
-        // Rewritten.
+        // The path was rewritten.
         ("/other/x%2f%2fy", "y", b"y"),
-        // Not the slash that ends what leads to the key.
+        // A slash inside the prefix is no separator.
         ("/rl/namespaces/api/keys%2f%41", "A", b"A"),
         ("/rl/namespaces/api/key%", "A", b"A"),
     ] {
@@ -161,7 +161,7 @@ fn a_key_in_a_path_is_the_bytes_that_were_sent() {
 
 #[test]
 fn a_path_of_many_parts_costs_no_more_than_its_length() {
-    // What looks at all of it for each part looks at 10^13 bytes.
+    // Reading everything once per part would take 10^13 steps.
     let parts = "/.".repeat(5 << 20);
     let raw_path = format!("/rl/namespaces/api/keys/k{parts}");
     let path = format!("/namespaces/api/keys/k{parts}");
@@ -169,7 +169,7 @@ fn a_path_of_many_parts_costs_no_more_than_its_length() {
     let key = format!("k{parts}");
     let expected = Ok(ApiCall::Key(key_call(key.as_bytes())));
     assert!(request(raw_path.as_bytes()).call() == expected);
-    // Rewritten: the path that was sent leads elsewhere, and is not looked through for this one.
+    // The path was rewritten: the path as sent differs, and is not searched for this key.
     assert!(request(parts.as_bytes()).call() == expected);
 }
 

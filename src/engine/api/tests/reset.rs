@@ -1,4 +1,4 @@
-//! All counters of a key: what is set to zero, and what is told of it.
+//! Tests of calls about all counters of a key.
 
 use super::key::key_call;
 use crate::engine::Namespace;

@@ -23,7 +23,7 @@ const fn size() -> WindowSize {
     WindowSize::from_millis(MINUTE).unwrap()
 }
 
-/// One second, in which a rate is told.
+/// One second, the time unit of a rate.
 const fn size_of_rate() -> WindowSize {
     WindowSize::from_millis(1000).unwrap()
 }
@@ -134,7 +134,7 @@ fn the_store_says_whether_hits_are_admitted() {
             refused.ends_with(r#""remaining":3,"admitted":false,"reset":61.238}"#),
             "{refused}"
         );
-        // It is known here, too.
+        // The node knows the count, too.
         assert_eq!(known(namespace, clock), hits(97));
         let stats = namespace.table().namespace_stats(namespace.index());
         assert_eq!((stats.passed, stats.rejected, stats.hits), (1, 1, 5000));
@@ -167,7 +167,7 @@ fn what_is_read_is_the_stores_and_nothing_is_counted() {
             body(&mut call, &answer(true, &[counted(7, 0)]), clock),
             r#"{"rate":7,"current":7,"previous":0,"diff":0,"sync":7,"window_start":1680000000,"remaining":3}"#
         );
-        // Without the store, it is what this node knows.
+        // Without the store, the answer has this node's counts.
         let known =
             call.without_store(STORE, OnError::Deny, clock, |_, _| panic!("nothing is charged"));
         assert!(known.unwrap().starts_with(r#"{"rate":7,"#));
@@ -226,7 +226,7 @@ fn a_key_is_set_to_zero_in_the_store() {
         assert_eq!(decider, 3);
         assert!(question.limits.is_empty());
         let charges = question.counters.iter().map(|it| (it.kind.wire_id(), it.cost.thousandths()));
-        // Each kind is read at first. Rates are those of rules, and what requests told.
+        // All kinds are read first, with the rates of rules and those of requests.
         assert_eq!(charges.collect::<Vec<_>>(), [(0, 0), (1, 0), (2, 0), (4, 0), (4, 0)]);
         let leaks = question.counters[3..].iter().map(|it| it.kind.leak(it.size).unwrap());
         assert_eq!(leaks.collect::<Vec<_>>(), [(5000, 1000), (7000, 1000)]);
@@ -239,7 +239,7 @@ fn a_key_is_set_to_zero_in_the_store() {
         ];
         assert_eq!(body(&mut call, &answer(true, &readings), clock), "sync");
         assert_eq!(known(namespace, clock), Hits::ZERO);
-        // Which is what the next sync takes from both windows.
+        // The next sync subtracts these from both windows.
         let library = RateLimiting::new(namespace);
         let unsent = [WINDOW - 1, WINDOW].map(|window| library.unsent(b"k", size(), window, clock));
         assert_eq!(unsent, [Ok(hits(-5)), Ok(hits(-7))]);
@@ -249,7 +249,7 @@ fn a_key_is_set_to_zero_in_the_store() {
             r#"{"reset":[{"window":60,"window_type":"sliding","counter":null,"rate":12}]}"#
         );
 
-        // If another node has done the same meanwhile, they are counted again, once.
+        // If another node did the same meanwhile, the hits are added again, once.
         let [(3, repair)] = &call.repairs(STORE)[..] else {
             panic!("one repair");
         };
@@ -262,7 +262,7 @@ fn a_key_is_set_to_zero_in_the_store() {
             assert_eq!(hits(total) <= limit.hits, is_counted, "{total}");
         }
 
-        // A moving window is zero with the answer, and what this node counted, too.
+        // A moving window is zero with the answer, including this node's hits.
         let library = RateLimiting::new(namespace);
         let moving = || library.sliding_window(b"k", size(), Algorithm::Moving, clock);
         library.increment(b"k", size(), hits(3), Algorithm::Moving, clock).unwrap();
@@ -271,7 +271,7 @@ fn a_key_is_set_to_zero_in_the_store() {
         assert_eq!(question.counters.len(), 1);
         assert_eq!(question.counters[0].kind, StoredKind::Log);
         assert_eq!(moving(), Ok(hits(3)));
-        // The store has some, and gives them back.
+        // The store has three hits, and refunds them.
         let three = Reading::from(MovingCount { hits: hits(3), ..MovingCount::default() });
         assert_eq!(body(&mut call, &answer(true, &[three]), clock), "ask");
         let (_, question) = call.question(STORE).unwrap();
