@@ -1,4 +1,4 @@
-//! Rules and options that are odd, and accepted.
+//! Tests of odd rules and options that are accepted.
 
 use super::{check, check_in_server};
 

@@ -1,4 +1,4 @@
-//! Namespaces that are odd, and accepted.
+//! Tests of odd namespaces that are accepted.
 
 use super::{check, check_with_files};
 

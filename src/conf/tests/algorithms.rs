@@ -1,9 +1,8 @@
-//! Algorithms and sync modes that go together, and counters that rules of different algorithms
-//! share.
+//! Tests of combinations of algorithms and sync modes, and of counters shared by rules of different algorithms.
 
 use super::{check, check_in_server};
 
-/// A namespace of which `sync_rate` is given, and rules that count in it.
+/// A namespace with a `sync_rate`, and rules that count in it.
 macro_rules! namespace {
     ($sync_rate:literal, $rules:literal) => {
         concat!(
@@ -131,7 +130,7 @@ macro_rules! all_algorithms {
     };
 }
 
-/// A rule that Cassandra is not to decide by.
+/// A rule whose algorithm Cassandra does not support.
 #[cfg(feature = "cassandra")]
 macro_rules! synchronous_cassandra {
     ($rule:literal, $word:literal) => {

@@ -1,9 +1,9 @@
-//! Contexts of directives, and directives that have a block.
+//! Tests of contexts of directives, and of directives with a block.
 
 use super::{ZONE, check, told_of};
 use crate::conf::reader::DIRECTIVES;
 
-/// Levels, as they begin and end.
+/// The beginning and end of each level.
 const LEVELS: [(&str, &str, &str); 6] = [
     ("http", "", ""),
     ("server", "server { ", " }"),

@@ -1,4 +1,4 @@
-//! Inheritance between levels.
+//! Tests of inheritance between levels.
 
 use super::nginx::TestLevel;
 use super::{check, resolved};
@@ -6,7 +6,7 @@ use crate::conf::words::settings::{LogLevel, Phase, Settings};
 use crate::policy::headers::{HeaderFormat, HeaderFormats};
 use crate::table::Outcome;
 
-/// The settings of each level in this one.
+/// Returns the settings of each level in this one.
 fn settings(level: &TestLevel) -> Vec<(&str, Settings)> {
     let inner = level.levels.iter();
     let inner = inner.flat_map(|inner| {

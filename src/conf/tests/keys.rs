@@ -1,4 +1,4 @@
-//! Keys that are wrong.
+//! Tests of invalid keys.
 
 use super::check_in_server;
 

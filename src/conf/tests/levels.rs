@@ -1,4 +1,4 @@
-//! Options and answers of levels that are wrong.
+//! Tests of invalid options and content of levels.
 
 use super::check_in_server;
 

@@ -1,10 +1,8 @@
-//! Configurations, and what is said of them: the very code that nginx runs, under an nginx for tests
-//! ([`nginx`]).
+//! Tests of configurations and their messages, with the code that nginx runs, under an [`nginx`] for tests.
 //!
-//! A row has a title, a text, and what is told: the lines of the log, then the policies of each level
-//! that has rules. A wrong configuration ends with its only `[emerg]` line. The text is in the file
-//! `http.conf`. No line may have a password in it: all are called `s3cret`, as are users where a message
-//! could show them.
+//! A row has a title, a text, and the expected lines: those of the log, then the policies of each level with rules. A
+//! wrong configuration ends with its only `[emerg]` line. The text is the file `http.conf`. Log lines never contain a
+//! password: all passwords are `s3cret`, as are users where a message could show them.
 
 mod accepted;
 mod accepted_namespaces;
@@ -38,7 +36,7 @@ use super::words::message::ConfError;
 use super::words::nginx::Nginx as _;
 use super::words::text::Amount;
 
-/// Title, text, and what is told, with what differs by build as in [`of_build`].
+/// A title, a text, and the expected lines, which [`of_build`] adapts to the build.
 type Row = (&'static str, &'static str, &'static str);
 
 /// A row with files between title and text.
@@ -47,22 +45,22 @@ type FileRow = (&'static str, &'static [(&'static str, &'static [u8])], &'static
 const ZONE: &str = "ratelimit_zone zone=counters:1m;";
 const STORE: &str = "ratelimit_store main { strategy redis; }";
 
-/// Rows of which the text is what is in `http`.
+/// Checks rows whose texts are the content of `http`.
 fn check(rows: &[Row]) {
     check_within("", "", rows);
 }
 
-/// Rows of which the text is what is in a `server`, beside a zone.
+/// Checks rows whose texts are the content of a `server`, beside a zone.
 fn check_in_server(rows: &[Row]) {
     check_within(&format!("{ZONE} server {{ "), "\n}", rows);
 }
 
-/// Rows of which the text is what is in the block of the namespace `api`.
+/// Checks rows whose texts are the block of the namespace `api`.
 fn check_in_namespace(rows: &[Row]) {
     check_within(&format!("{ZONE} {STORE} ratelimit_namespace api {{ "), "\n}", rows);
 }
 
-/// Rows of which the text is what is in the block of the store `main`.
+/// Checks rows whose texts are the block of the store `main`.
 fn check_in_store(rows: &[Row]) {
     check_within(&format!("{ZONE} ratelimit_store main {{ "), "\n}", rows);
 }
@@ -74,7 +72,7 @@ fn check_within(before: &str, after: &str, rows: &[Row]) {
     }
 }
 
-/// Returns the message as a build with Cassandra, or without, writes it.
+/// Returns the message as written by a build with or without Cassandra.
 fn of_build(told: &str) -> String {
     let has_cassandra = cfg!(feature = "cassandra");
     let mut text = told.to_owned();
@@ -88,7 +86,7 @@ fn of_build(told: &str) -> String {
     text
 }
 
-/// Rows of which the text is what is in `http`, with files.
+/// Checks rows with files, whose texts are the content of `http`.
 fn check_with_files(rows: &[FileRow]) {
     for (title, files, text, told) in rows {
         assert_eq!(told_of(text, files), *told, "{title}");
@@ -101,8 +99,7 @@ static PEM: LazyLock<[(&str, String); 2]> = LazyLock::new(|| {
     [("pem/certificate.pem", cert.pem()), ("pem/key.pem", signing_key.serialize_pem())]
 });
 
-/// An nginx that is about to read a text, with these files. A word may be `<1200 x>`, which stands for
-/// that many.
+/// Creates an nginx that is about to read a text, with these files. A word such as `<1200 x>` stands for that many `x`.
 fn nginx_of(text: &str, files: &[(&str, &[u8])]) -> TestNginx {
     let text = text.replace("<1200 x>", &"x".repeat(1200));
     let pem = PEM.iter();
@@ -113,7 +110,7 @@ fn nginx_of(text: &str, files: &[(&str, &[u8])]) -> TestNginx {
     TestNginx::new(TestFiles(Rc::new(all.collect::<HashMap<_, _>>())))
 }
 
-/// Returns the messages for a text, one on each line.
+/// Returns the messages for a text, one per line.
 fn told_of(text: &str, files: &[(&str, &[u8])]) -> String {
     let mut nginx = nginx_of(text, files);
     match read(&mut nginx) {
@@ -125,7 +122,7 @@ fn told_of(text: &str, files: &[(&str, &[u8])]) -> String {
     told
 }
 
-/// Returns the messages for a text where only rules can count.
+/// Returns the messages for a text without callers other than rules.
 fn told_without_callers(text: &str) -> String {
     let mut nginx = nginx_of(text, &[]);
     nginx.has_callers = false;
@@ -135,12 +132,12 @@ fn told_without_callers(text: &str) -> String {
     }
 }
 
-/// Returns the configuration and the levels of a text without an error.
+/// Returns the configuration and the levels of a valid text.
 fn resolved(text: &str) -> (Configuration, TestLevel) {
     read(&mut nginx_of(text, &[])).unwrap()
 }
 
-/// Reads a configuration, resolves it, and has levels inherit, as nginx does.
+/// Reads a configuration, resolves it, and lets levels inherit, as nginx does.
 fn read(nginx: &mut TestNginx) -> Result<(Configuration, TestLevel), ConfError> {
     let mut http = HttpConf::default();
     let mut level = nginx.read_level(&mut http, "http")?;
@@ -166,7 +163,7 @@ fn inherit(level: &mut TestLevel, applied: &mut AppliedRules<String>) {
     }
 }
 
-/// Tells the policies of each level that has rules, and of those in it.
+/// Appends the policies of each level with rules, and of the levels in it.
 fn tell(level: &TestLevel, told: &mut Vec<String>) {
     if let Some(rules) = level.conf.effective_rules() {
         let policy = match rules.policy() {

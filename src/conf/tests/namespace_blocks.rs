@@ -1,4 +1,4 @@
-//! Namespaces as blocks: their names, and the files that they include.
+//! Tests of namespaces as blocks: their names, and included files.
 
 use super::{check, check_in_namespace, check_with_files};
 

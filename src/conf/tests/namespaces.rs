@@ -1,4 +1,4 @@
-//! The directives of a namespace that are wrong.
+//! Tests of invalid directives of a namespace.
 
 use super::{check, check_in_namespace};
 

@@ -1,7 +1,7 @@
-//! An nginx for tests: reads the syntax of its configuration files, as far as tests use it, and takes
-//! what the shell takes of them.
+//! An nginx for tests. It reads the syntax of configuration files as far as tests use it, and collects what the shell
+//! would get.
 //!
-//! It knows no directives but ours. Of all others it takes the names of zones.
+//! It knows only this module's directives. From others, it takes only the names of zones.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,18 +21,18 @@ use crate::store::net::tls::{TlsClient, TlsError};
 /// An nginx that reads a configuration.
 #[derive(Debug)]
 pub(super) struct TestNginx {
-    /// The files that it is reading, the innermost last.
+    /// The files being read, the innermost last.
     sources: Vec<Source>,
     files: TestFiles,
     /// The zones of other modules.
     zones: Vec<String>,
-    /// Whether code may count in any namespace.
+    /// Whether callers other than rules may count in any namespace.
     pub(super) has_callers: bool,
     /// The lines of its log.
     pub(super) told: Vec<String>,
 }
 
-/// Beginnings of the names of variables that have a `_`: others have none.
+/// Beginnings of the names of variables with a `_`.
 const KNOWN: [&[u8]; 7] = [
     b"remote_",
     b"binary_remote_addr",
@@ -43,7 +43,7 @@ const KNOWN: [&[u8]; 7] = [
     b"request_",
 ];
 
-/// A file that is being read.
+/// A file being read.
 #[derive(Debug)]
 struct Source {
     name: String,
@@ -52,19 +52,19 @@ struct Source {
     line: usize,
 }
 
-/// The files that there are, by their names.
+/// The existing files, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestFiles(pub(super) Rc<HashMap<String, Vec<u8>>>);
 
 /// A token of a configuration file.
 enum Token {
-    /// A directive, and whether a block follows.
+    /// A directive, and whether it has a block.
     Directive(Vec<Vec<u8>>, bool),
     /// The end of a block, or of the file.
     End,
 }
 
-/// A level, with those in it.
+/// A level, with the levels in it.
 #[derive(Debug)]
 pub(super) struct TestLevel {
     /// `http`, `server`, `location /t`, ...
@@ -123,7 +123,7 @@ impl TestNginx {
         Ok(level)
     }
 
-    /// Writes the `[emerg]` line, if nothing has.
+    /// Writes the `[emerg]` line, unless there is one already.
     pub(super) fn refuse(&mut self, error: ConfError) {
         if let ConfError::Wrong(message) = error {
             self.log("emerg", message);
@@ -139,7 +139,7 @@ impl TestNginx {
         self.told.push(format!("[{level}] {message} in {origin}"));
     }
 
-    /// Notes the zone that another module's directive defines or uses, if it does.
+    /// Records the zone that another module's directive defines or uses, if any.
     fn record_zones(&mut self, words: &[&[u8]]) {
         let zone = match words {
             [b"limit_conn", zone, _] => Some(*zone),
@@ -158,7 +158,7 @@ impl TestNginx {
         });
     }
 
-    /// Reads the next directive, or an end: that of an included file is none.
+    /// Returns the next directive or end. The end of an included file is skipped.
     fn next(&mut self) -> Token {
         loop {
             let source = self.sources.last_mut().unwrap();
@@ -171,8 +171,7 @@ impl TestNginx {
     }
 }
 
-/// Returns nginx's error for a directive on a wrong level, or with or without a block where that is
-/// wrong.
+/// Returns nginx's error for a directive on a wrong level, or with a block missing or too many.
 fn check_form(directive: &ConfDirective, level: &str, has_block: bool) -> Result<(), ConfError> {
     let name = directive.name.to_str().unwrap();
     let is_allowed = match level.split(' ').next() {
@@ -191,7 +190,7 @@ fn check_form(directive: &ConfDirective, level: &str, has_block: bool) -> Result
 }
 
 impl Source {
-    /// The next directive or end of a block, as `ngx_conf_read_token` has it; `None`: the file ends.
+    /// Returns the next directive or end of a block, as `ngx_conf_read_token` does; `None` at the end of the file.
     fn next(&mut self) -> Option<Token> {
         let mut words = Vec::new();
         loop {
@@ -227,7 +226,7 @@ impl Source {
         }
     }
 
-    /// The word that ends before the first byte that `is_end`, which is told whether a `$` is before.
+    /// Returns the word before the first byte for which `is_end` holds; its second argument is whether a `$` precedes.
     fn word(&mut self, is_end: impl Fn(u8, bool) -> bool) -> Vec<u8> {
         let mut word = Vec::new();
         let mut is_variable = false;

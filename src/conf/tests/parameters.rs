@@ -1,4 +1,4 @@
-//! The parameters of rules that are wrong.
+//! Tests of invalid parameters of rules.
 
 use super::check_in_server;
 

@@ -1,4 +1,4 @@
-//! Zones, stores and namespaces of a configuration, once they have found each other.
+//! Tests of resolved zones, stores and namespaces.
 
 use core::time::Duration;
 
@@ -62,7 +62,7 @@ fn windows_are_those_that_are_listed_and_those_of_rules() {
 #[test]
 fn deciders_are_numbered_by_store_namespace_and_shard() {
     let (configuration, _) = resolved(TEXT);
-    // The store that is not divided has number 0 for all; each shard of the other one has its own.
+    // The undivided store has decider 0 for all; each shard of the other store has its own.
     let (numbers, count) = configuration.number_deciders();
     let (first, second) = (Some(1), Some(17));
     assert_eq!(numbers, [Some(0), first, None, second, None, Some(0), None]);
@@ -91,7 +91,7 @@ fn what_becomes_of_requests_without_a_store_is_said_once_each() {
 fn a_lease_is_longer_than_two_exchanges() {
     let (configuration, _) = resolved(TEXT);
     let lifetimes = configuration.stores.iter().map(|it| it.lease_lifetime());
-    // One server of 0.75 s, and two seeds of 60.25 s.
+    // One server with 0.75 s, and two seeds with 60.25 s.
     let [single, divided, _] = lifetimes.collect::<Vec<_>>()[..] else {
         panic!("{configuration:?}");
     };

@@ -1,4 +1,4 @@
-//! Rules that are wrong.
+//! Tests of invalid rules.
 
 use super::{check, check_in_server};
 

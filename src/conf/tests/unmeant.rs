@@ -1,10 +1,10 @@
-//! Directives that are legal, and that nobody means.
+//! Tests of warnings about legal directives that are probably mistakes.
 
 use super::{ZONE, check, check_in_server, told_of, told_without_callers};
 
 const POLICY: &str = "\nserver: \"default-1d\";q=5;w=86400";
 
-/// Texts in a server that end with a rule `limit=5/1d`, and the warnings that precede its policy.
+/// Texts in a server that end with a rule `limit=5/1d`, and the warnings before its policy.
 fn check_warnings(rows: &[(&str, &str, &str)]) {
     for (title, text, warnings) in rows {
         let text = format!("{ZONE} server {{ {text} }}");

@@ -1,4 +1,4 @@
-//! Zones.
+//! Tests of zones.
 
 use super::{check, check_with_files};
 

@@ -1,7 +1,7 @@
 //! Words of directives.
 //!
-//! - [`block`]: blocks of directives; [`parameter`]: `name=value`; [`parse`]: directives of a word or two; [`text`]: texts with
-//!   variables
+//! - [`block`]: blocks of directives; [`parameter`]: `name=value`; [`parse`]: directives of a word or two; [`text`]:
+//!   texts with variables
 //! - [`settings`]: the options of a level; [`message`]: messages, each with its place
 //! - [`nginx`]: the trait for nginx, which is asked meanwhile
 

@@ -1,4 +1,4 @@
-//! Stores as blocks: their names, the files that they include, and odd ones that are accepted.
+//! Tests of stores as blocks: their names, included files, and odd ones that are accepted.
 
 use crate::conf::tests::{check, check_in_store, check_with_files};
 

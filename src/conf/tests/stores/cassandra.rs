@@ -1,4 +1,4 @@
-//! The directives of a store that is a Cassandra.
+//! Tests of the directives of a Cassandra store.
 
 use crate::conf::tests::{check_in_store, check_with_files};
 

@@ -1,4 +1,4 @@
-//! Users and passwords, of which no line of the log tells any.
+//! Tests that no log line contains a user or a password.
 
 use crate::conf::tests::{check, check_in_store, check_with_files};
 

@@ -1,4 +1,4 @@
-//! The directives that all stores have.
+//! Tests of the directives that all stores have.
 
 mod blocks;
 #[cfg(feature = "cassandra")]

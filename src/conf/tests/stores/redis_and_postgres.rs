@@ -1,4 +1,4 @@
-//! The directives that only one kind of store has.
+//! Tests of the directives of only one kind of store.
 
 use crate::conf::tests::check_in_store;
 

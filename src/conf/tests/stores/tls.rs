@@ -1,4 +1,4 @@
-//! TLS: its options, and their files.
+//! Tests of the options of TLS, and of their files.
 
 use crate::conf::tests::{check, check_in_store};
 
