@@ -1,4 +1,4 @@
-//! Questions to a limiter and its answers, as callers have them.
+//! Conversions of a limiter's arguments and results from and to C.
 
 use core::ffi::c_int;
 
@@ -9,7 +9,7 @@ use crate::nginx::conf::LibraryError;
 use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
 
-/// The hits that a limiter is asked for.
+/// Parses the hits that a caller asks for.
 pub(super) fn asked(key: &[u8], cost: f64, commit: c_int) -> Result<AskedHits<'_>, LibraryError> {
     Ok(AskedHits {
         key: arguments::key(key)?,
@@ -19,7 +19,7 @@ pub(super) fn asked(key: &[u8], cost: f64, commit: c_int) -> Result<AskedHits<'_
     })
 }
 
-/// Tells what a limiter says; returns the code of it.
+/// Writes a limiter's answer to `result`. Returns its code.
 pub(super) fn tell(incoming: &Incoming, result: &mut RawResult) -> c_int {
     let seconds = |millis: u64| millis as f64 / 1000.0;
     *result = RawResult {
@@ -34,13 +34,13 @@ pub(super) fn tell(incoming: &Incoming, result: &mut RawResult) -> c_int {
     }
 }
 
-/// Returns the weight that a caller passes: `NGX_RATE_LIMITING_SLIDING` is that of a sliding window.
+/// Parses a weight: `NGX_RATE_LIMITING_SLIDING` stands for a sliding window's own weight.
 #[inline]
 pub(super) fn weight(given: f64) -> Result<Weight, ArgumentError> {
     arguments::weight((given != SLIDING).then_some(given))
 }
 
-/// Hits as a floating point number: the one that is printed so.
+/// Converts hits to a floating point number, with three decimals.
 #[inline]
 pub(super) fn number(hits: Hits) -> f64 {
     hits.thousandths() as f64 / 1000.0

@@ -1,5 +1,5 @@
-//! A call of the C interface: where its raw pointers stop, the configuration that it is about, and the
-//! error that it ends with.
+//! The entry of each C function: converts raw pointers, finds the configuration, and reports
+//! errors.
 
 use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
@@ -14,16 +14,16 @@ use crate::nginx::event_loop::OfEventLoop;
 use crate::nginx::guard::guard;
 use crate::nginx::module::Module;
 
-/// The configuration that was found last, once its zones are mapped, and the address of its cycle.
+/// The address of the cycle of the last call, and its configuration, once its zones are mapped.
 static KNOWN: OfEventLoop<Cell<(usize, Option<&'static MainConf>)>> =
     OfEventLoop(Cell::new((0, None)));
 
-/// Calls `function` with the configuration that this process serves, or reads; writes the text of its
-/// error to `error`, and returns its code.
+/// Calls `function` with the configuration that this process serves or reads. Returns its code, and
+/// writes the text of its error to `error`.
 ///
 /// # Safety
 ///
-/// `error` is NULL, or a place of `size` bytes that nobody else uses meanwhile.
+/// `error` is NULL, or points to `size` writable bytes that nothing else uses during the call.
 #[inline]
 pub(super) unsafe fn call(
     error: *mut c_char,
@@ -35,7 +35,7 @@ pub(super) unsafe fn call(
         Ok(code) => code,
         Err(reason) => {
             if !error.is_null() {
-                // SAFETY: the caller's promise.
+                // SAFETY: by the caller's contract.
                 tell(&reason, unsafe {
                     core::slice::from_raw_parts_mut(error.cast(), size.min(MAX_TEXT))
                 });
@@ -45,7 +45,7 @@ pub(super) unsafe fn call(
     }
 }
 
-/// The longest text of an error.
+/// The longest text of an error, in bytes.
 const MAX_TEXT: usize = 1024;
 
 #[cold]
@@ -61,7 +61,7 @@ fn tell(reason: &LibraryError, place: &mut [u8]) {
     }
 }
 
-/// The configuration of nginx's present cycle.
+/// Returns the configuration of nginx's current cycle.
 #[inline]
 fn configuration() -> Result<&'static MainConf, LibraryError> {
     let cycle = cycle::current_address();
@@ -82,7 +82,8 @@ fn find_configuration(address: usize) -> Result<&'static MainConf, LibraryError>
     });
     let main = main.ok_or(LibraryError::TooEarly)?;
     if main.is_attached() {
-        // Where the next configuration is being read, and nginx's present cycle is still the last one.
+        // The master process may be reading the next configuration while the current cycle is still
+        // the old one.
         if cycle::is_master() {
             return Err(LibraryError::Phase(
                 "the master serves nothing: expected a worker, or init_by_lua",
@@ -93,53 +94,53 @@ fn find_configuration(address: usize) -> Result<&'static MainConf, LibraryError>
     Ok(main)
 }
 
-/// Whether nothing is served any more.
+/// Whether this process has ended its service.
 static HAS_ENDED: OfEventLoop<Cell<bool>> = OfEventLoop(Cell::new(false));
 
-/// This process ends, and pushes nothing more.
+/// Marks that this process ends and pushes no more hits.
 pub(crate) fn end() {
     HAS_ENDED.0.set(true);
     forget_configuration();
 }
 
-/// Forgets the cached configuration, which may end when another one begins.
+/// Clears the cached configuration, which may be freed when another one begins.
 pub(super) fn forget_configuration() {
     KNOWN.0.set((0, None));
 }
 
-/// Returns the `len` bytes at `data`; none if it is NULL.
+/// Returns the `len` bytes at `data`; an empty slice if it is NULL.
 ///
 /// # Safety
 ///
-/// `data` is NULL, or points to `len` bytes, which do not change during `'a`.
+/// `data` is NULL, or points to `len` bytes that do not change during `'a`.
 #[inline]
 pub(super) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> &'a [u8] {
     if data.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise. Nothing is longer than `isize` tells, whatever a wrong length says.
+    // SAFETY: by the caller's contract. The length of a slice must not exceed `isize::MAX`.
     unsafe { core::slice::from_raw_parts(data.cast(), len.min(isize::MAX.unsigned_abs())) }
 }
 
-/// Returns the text of a structure.
+/// Returns the bytes of a string.
 ///
 /// # Safety
 ///
-/// As of [`bytes`].
+/// See [`bytes`].
 pub(super) unsafe fn text<'a>(raw: RawStr) -> &'a [u8] {
-    // SAFETY: the caller's promise.
+    // SAFETY: by the caller's contract.
     unsafe { bytes(raw.data, raw.len) }
 }
 
-/// Returns the `len` values at `data`, at most a thousand; none if it is NULL.
+/// Returns the `len` values at `data`, at most 1000; an empty slice if it is NULL.
 ///
 /// # Safety
 ///
-/// `data` is NULL, or points to `len` values, which do not change during `'a`.
+/// `data` is NULL, or points to `len` values that do not change during `'a`.
 pub(super) unsafe fn list<'a, T>(data: *const T, len: usize) -> &'a [T] {
     if data.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: by the caller's contract.
     unsafe { core::slice::from_raw_parts(data, len.min(1000)) }
 }

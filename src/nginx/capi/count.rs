@@ -1,4 +1,4 @@
-//! Functions that count hits, read counts of this node, and sync.
+//! C functions that count hits, read this node's counters, and sync.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -17,7 +17,7 @@ use crate::policy::namespace::SyncMode;
 ///
 /// # Safety
 ///
-/// As the header says: of all functions of this table.
+/// The arguments are as `ngx_rate_limiting.h` requires. This holds for each function of this file.
 pub(super) unsafe extern "C" fn increment(
     found: Handle,
     key: *const c_void,
@@ -29,7 +29,7 @@ pub(super) unsafe extern "C" fn increment(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     let (key, rate) = unsafe { (bytes(key, key_len), rate.as_mut()) };
     let count = |main: &'static MainConf| {
         let rate = rate.ok_or_else(|| no_place("rate"))?;
@@ -46,7 +46,7 @@ pub(super) unsafe extern "C" fn increment(
         *rate = number(hits);
         Ok(OK)
     };
-    // SAFETY: as above.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, count) }
 }
 
@@ -62,7 +62,7 @@ pub(super) unsafe extern "C" fn sliding_window(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     let (key, diff, rate) =
         unsafe { (bytes(key, key_len), cur_diff.as_ref().copied(), rate.as_mut()) };
     let read = |main: &'static MainConf| {
@@ -77,7 +77,7 @@ pub(super) unsafe extern "C" fn sliding_window(
         *rate = number(hits);
         Ok(OK)
     };
-    // SAFETY: as above.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, read) }
 }
 
@@ -94,7 +94,7 @@ pub(super) unsafe extern "C" fn sync(
             Ok(code)
         })
     };
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, sync) }
 }
 
@@ -115,11 +115,11 @@ pub(super) unsafe extern "C" fn fetch(
         }
         main.library().with_found(found, sync_now)
     };
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, fetch) }
 }
 
-/// Has a namespace synced, if it has a store.
+/// Syncs a namespace, if it has a store.
 fn sync_now(found: &FoundNamespace) -> Result<c_int, LibraryError> {
     if found.sync == SyncMode::Local || syncs::sync_now(&found.name) {
         return Ok(OK);
@@ -138,7 +138,7 @@ pub(super) unsafe extern "C" fn incoming(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     let (key, result) = unsafe { (bytes(key, key_len), result.as_mut()) };
     let ask = |main: &'static MainConf| {
         let result = result.ok_or_else(|| no_place("result"))?;
@@ -154,7 +154,7 @@ pub(super) unsafe extern "C" fn incoming(
         }
         Ok(tell(&incoming, result))
     };
-    // SAFETY: as above.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, ask) }
 }
 
@@ -166,7 +166,7 @@ pub(super) unsafe extern "C" fn uncommit(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     let key = unsafe { bytes(key, key_len) };
     let refund = |main: &'static MainConf| {
         let key = arguments::key(key)?;
@@ -192,7 +192,7 @@ pub(super) unsafe extern "C" fn uncommit(
             )),
         }
     };
-    // SAFETY: as above.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, refund) }
 }
 

@@ -1,4 +1,4 @@
-//! Instances and namespaces: what is made once, and found by a handle then.
+//! C functions that define or find instances and namespaces, and return handles to them.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -22,7 +22,7 @@ use crate::policy::window::WindowSize;
 ///
 /// # Safety
 ///
-/// As the header says: of all functions of this table.
+/// The arguments are as `ngx_rate_limiting.h` requires. This holds for each function of this file.
 pub(super) unsafe extern "C" fn new_instance(
     name: *const c_void,
     name_len: usize,
@@ -30,7 +30,7 @@ pub(super) unsafe extern "C" fn new_instance(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     let (name, instance) = unsafe { (bytes(name, name_len), instance.as_mut()) };
     let make = |main: &'static MainConf| {
         let instance = instance.ok_or_else(|| no_place("instance"))?;
@@ -41,14 +41,14 @@ pub(super) unsafe extern "C" fn new_instance(
         *instance = main.library().instance(name)?;
         Ok(OK)
     };
-    // SAFETY: as above.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, make) }
 }
 
-/// The longest name of an instance.
+/// The longest name of an instance, in bytes.
 const MAX_INSTANCE_LEN: usize = 256;
 
-/// The error that the caller has no place for what it asks for.
+/// Returns the error of a NULL pointer for the result.
 #[cold]
 pub(super) fn no_place(name: &str) -> LibraryError {
     ArgumentError::new(name, "a pointer", "NULL").into()
@@ -61,7 +61,7 @@ pub(super) unsafe extern "C" fn new_namespace(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     let options = unsafe {
         options.as_ref().map(|raw| GivenOptions {
             size: raw.size,
@@ -86,7 +86,7 @@ pub(super) unsafe extern "C" fn new_namespace(
         }
         Ok(OK)
     };
-    // SAFETY: as above.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, make) }
 }
 
@@ -98,7 +98,7 @@ fn warn(definition: &NamespaceDefinition, place: &str) {
     Cycle::with_current(|cycle| log::error(NGX_LOG_WARN, cycle.log(), message));
 }
 
-/// The options of a caller for a namespace.
+/// A caller's options for a namespace.
 struct GivenOptions<'a> {
     size: usize,
     name: &'a [u8],
@@ -172,7 +172,7 @@ impl GivenOptions<'_> {
     }
 }
 
-/// Returns the error of a store that a caller describes.
+/// Returns the error of an invalid store in the caller's options.
 #[cold]
 fn wrong_store(error: &OptionError) -> LibraryError {
     let argument = match error.directive() {
@@ -182,7 +182,7 @@ fn wrong_store(error: &OptionError) -> LibraryError {
     DefineError::Wrong(format!("invalid argument \"{argument}\": {error}")).into()
 }
 
-/// Checks the size of a structure: a caller that was compiled with another one has other fields.
+/// Checks the size of a structure. A caller that was compiled with another header has other fields.
 pub(super) fn check_size(name: &str, given: usize, expected: usize) -> Result<(), ArgumentError> {
     if given >= expected {
         return Ok(());
@@ -201,7 +201,7 @@ pub(super) unsafe extern "C" fn find(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     let (name, found) = unsafe { (bytes(name, name_len), found.as_mut()) };
     let find = |main: &'static MainConf| {
         let found = found.ok_or_else(|| no_place("found"))?;
@@ -210,11 +210,11 @@ pub(super) unsafe extern "C" fn find(
         let library = main.library();
         library.with_found(handle, |found| Ok(code_of(found.synchronous)))
     };
-    // SAFETY: as above.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, find) }
 }
 
-/// Returns the code that says whether the store of a namespace decides.
+/// Returns the code that says whether the namespace's store decides.
 pub(super) fn code_of(synchronous: Option<Synchronous>) -> c_int {
     match synchronous {
         Some(_) => WAIT,

@@ -1,13 +1,12 @@
-//! The library's functions in C, for other modules in this nginx, and for Lua: what
-//! `src/api/ngx_rate_limiting.h` declares.
+//! The library's functions in C, for other modules of this nginx, and for Lua, as declared in
+//! `src/api/ngx_rate_limiting.h`.
 //!
-//! - [`types`]: what the header declares; [`call`]: where raw pointers stop, and errors
+//! - [`types`]: the declarations of the header; [`call`]: conversion of pointers and errors
 //! - [`define`]: instances and namespaces; [`new_limiter`]: limiters
-//! - [`count`]: what counts, and reads
-//! - [`question`]: what a store is asked; [`answer`]: what is said of hits
+//! - [`count`]: counting and reading; [`question`]: questions to stores; [`answer`]: results
 //!
-//! Each function makes references of the pointers that it is passed, once. What it is passed is used
-//! until it returns; only `ready` and its `data` are kept, until they are called or forgotten.
+//! Each function converts its pointers to references once, and uses them only until it returns. It
+//! keeps only `ready` and its `data`, until `ready` is called or the ticket is forgotten.
 
 mod answer;
 mod call;
@@ -23,7 +22,7 @@ use types::RawApi;
 
 pub(super) use question::{fail_all, take_replies};
 
-/// Table of functions that dlsym finds.
+/// Table of functions, which callers find with dlsym.
 #[unsafe(no_mangle)]
 static ngx_rate_limiting_api: RawApi = RawApi {
     version: types::VERSION,
@@ -46,9 +45,9 @@ static ngx_rate_limiting_api: RawApi = RawApi {
 
 pub(super) use call::end;
 
-/// A configuration begins.
+/// Starts the C interface with a new configuration.
 pub(super) fn begin() {
     call::forget_configuration();
-    // A linker takes from a static library what something refers to.
+    // A reference, so that the linker does not drop the table from a static library.
     black_box(&raw const ngx_rate_limiting_api);
 }

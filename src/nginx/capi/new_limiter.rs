@@ -1,4 +1,4 @@
-//! Limiters: what a caller says of one, checked as nginx.conf is.
+//! The C function that creates a limiter, with the checks of nginx.conf.
 
 use core::ffi::{c_char, c_int};
 
@@ -18,7 +18,7 @@ use crate::policy::printable::Quoted;
 ///
 /// # Safety
 ///
-/// As the header says.
+/// The arguments are as `ngx_rate_limiting.h` requires.
 pub(super) unsafe extern "C" fn new_limiter(
     instance: Handle,
     limit: *const RawLimit,
@@ -26,7 +26,7 @@ pub(super) unsafe extern "C" fn new_limiter(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     let (given, limiter) = unsafe {
         let given = limit.as_ref().map(|raw| GivenLimit {
             size: raw.size,
@@ -50,11 +50,11 @@ pub(super) unsafe extern "C" fn new_limiter(
         *place = library.keep_limiter(limiter)?;
         Ok(code)
     };
-    // SAFETY: as above.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, make) }
 }
 
-/// The options of a caller for a limiter.
+/// A caller's options for a limiter.
 struct GivenLimit<'a> {
     size: usize,
     name: &'a [u8],
@@ -116,7 +116,7 @@ impl GivenLimit<'_> {
     }
 }
 
-/// Checks that a namespace counts so, as nginx.conf does.
+/// Checks that a namespace supports this algorithm, as nginx.conf does.
 fn check_algorithm(algorithm: Algorithm, found: &FoundNamespace) -> Result<(), LibraryError> {
     let decides = || found.store.is_some_and(|store| store.decides_by(algorithm));
     if found.sync.goes_with(algorithm, decides) {

@@ -1,4 +1,4 @@
-//! Questions to a store for a caller: a ticket for each, by which the caller takes the answer.
+//! C functions that ask a store. A question gets a ticket, with which the caller takes the answer.
 
 use core::cell::RefCell;
 use core::ffi::{c_char, c_int, c_void};
@@ -29,11 +29,11 @@ use crate::policy::key::counted_name;
 use crate::policy::window::WindowSize;
 use crate::store::contract::decision::Answer;
 
-/// All questions that have no answer, or whose answer was not taken.
+/// The tickets whose answers are outstanding or were not taken.
 static TICKETS: OfEventLoop<RefCell<Waiters<Ticket>>> =
     OfEventLoop(RefCell::new(Waiters::of(Asker::Caller)));
 
-/// The most of them: one more, and the oldest answer is forgotten.
+/// Most tickets. Beyond that, the oldest answer is forgotten.
 const MOST: usize = 1 << 16;
 
 enum Ticket {
@@ -41,7 +41,7 @@ enum Ticket {
     Answered(Result<Incoming, LibraryError>),
 }
 
-/// A question that has no answer yet.
+/// A ticket whose answer is outstanding.
 struct AskedTicket {
     limiter: Rc<LibraryLimiter>,
     synchronous: Synchronous,
@@ -53,11 +53,11 @@ struct AskedTicket {
     decider: usize,
     since: Instant,
     ready: Ready,
-    /// Timer after which it is decided without the store.
+    /// Timer after which the question is decided without the store.
     _deadline: EventTimer<'static>,
 }
 
-/// A callback of a caller.
+/// A caller's callback.
 struct Ready {
     function: RawReady,
     data: *mut c_void,
@@ -66,7 +66,8 @@ struct Ready {
 impl Ready {
     fn call(&self) {
         if let Some(function) = self.function {
-            // SAFETY: the header says that both are there until this call, or until they are forgotten.
+            // SAFETY: by the contract in the header, function and data live until this call, or
+            // until the ticket is forgotten.
             unsafe { function(self.data, 1) };
         }
     }
@@ -82,7 +83,7 @@ impl AskedTicket {
 ///
 /// # Safety
 ///
-/// As the header says: of all functions of this table.
+/// The arguments are as `ngx_rate_limiting.h` requires. This holds for each function of this file.
 pub(super) unsafe extern "C" fn increment_async(
     found: Handle,
     key: *const c_void,
@@ -95,7 +96,7 @@ pub(super) unsafe extern "C" fn increment_async(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     let (key, wait, result) = unsafe { (bytes(key, key_len), wait.as_mut(), result.as_mut()) };
     let count = |main: &'static MainConf| {
         let asked = AskedHits {
@@ -108,7 +109,7 @@ pub(super) unsafe extern "C" fn increment_async(
         let limiter = main.library().with_found(found, |found| unlimited(found, size))?;
         ask(&limiter, asked, wait, result)
     };
-    // SAFETY: as above.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, count) }
 }
 
@@ -124,18 +125,18 @@ pub(super) unsafe extern "C" fn incoming_async(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     let (key, wait, result) = unsafe { (bytes(key, key_len), wait.as_mut(), result.as_mut()) };
     let count = |main: &'static MainConf| {
         let asked = asked(key, cost, commit)?;
         let limiter = main.library().limiter(limiter)?;
         ask(&limiter, asked, wait, result)
     };
-    // SAFETY: as above.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, count) }
 }
 
-/// Returns the limiter that counts whatever comes, in windows of this size.
+/// Returns the limiter without a limit that counts in windows of this size.
 fn unlimited(found: &FoundNamespace, size: WindowSize) -> Result<Rc<LibraryLimiter>, LibraryError> {
     found.check_size("window_size", size)?;
     let mut all = found.unlimited.borrow_mut();
@@ -152,7 +153,7 @@ fn unlimited(found: &FoundNamespace, size: WindowSize) -> Result<Rc<LibraryLimit
     Ok(limiter)
 }
 
-/// Asks the store for hits, if one decides; otherwise decides.
+/// Asks the store about hits, if one decides; otherwise decides here.
 fn ask(
     limiter: &Rc<LibraryLimiter>,
     asked: AskedHits<'_>,
@@ -182,7 +183,7 @@ fn ask(
     if !sync::ask(question.decider, Some(id), deadline, &question.question) {
         return Ok(tell(&without_store(limiter, synchronous, asked)?, result));
     }
-    // SAFETY: questions are answered, or failed, before the cycle ends that they were asked in.
+    // SAFETY: the questions of a cycle are answered or failed before it ends.
     let log = Cycle::with_current(|cycle| unsafe { Log::new(cycle.log().as_ptr()) });
     let timer = EventTimer::new(log, time_out, id);
     timer.set(millis);
@@ -203,8 +204,11 @@ fn ask(
     Ok(WAIT)
 }
 
-/// The number of the next question. If there are too many, the answer that was not taken for longest is
-/// forgotten; there may be none.
+/// Returns the number of the next question. At the maximum, forgets the oldest ticket.
+///
+/// # Errors
+///
+/// The maximum is reached, and the oldest ticket has no answer yet.
 fn next_id() -> Result<u64, LibraryError> {
     let mut tickets = TICKETS.0.borrow_mut();
     if tickets.len() >= MOST {
@@ -216,7 +220,7 @@ fn next_id() -> Result<u64, LibraryError> {
     Ok(tickets.next_id())
 }
 
-/// Decides as `on_error` says.
+/// Decides by the configured `on_error`.
 fn without_store(
     limiter: &LibraryLimiter,
     synchronous: Synchronous,
@@ -237,15 +241,15 @@ fn without_store(
     Ok(incoming)
 }
 
-/// Answers the questions of callers.
+/// Takes the stores' replies to callers' questions.
 pub(crate) fn take_replies(replies: Vec<Reply>) {
     for (id, answer) in replies {
-        // One that was forgotten, or decided without the store, is not there any more.
+        // A ticket that was forgotten, or decided without the store, is ignored.
         finish(id, answer);
     }
 }
 
-/// Decides about all questions without their stores: nobody will answer them any more.
+/// Decides all questions without their stores, which will not answer any more.
 pub(crate) fn fail_all() {
     let ids = TICKETS.0.borrow().ids();
     for id in ids {
@@ -253,7 +257,7 @@ pub(crate) fn fail_all() {
     }
 }
 
-/// The store has not answered in time.
+/// Decides a question without its store, which has not answered in time.
 fn time_out(id: u64) {
     let decider = match TICKETS.0.borrow().get(id) {
         Some(Ticket::Asked(ticket)) => {
@@ -268,9 +272,9 @@ fn time_out(id: u64) {
     }
 }
 
-/// Decides about a question by its answer, or without one; and says that it is decided.
+/// Decides a question by its answer, or without one, and calls the caller back.
 fn finish(id: u64, answer: Option<Answer>) {
-    // One that was decided before stays as it is.
+    // A ticket that was decided before stays as it is.
     let ticket = match TICKETS.0.borrow().get(id) {
         Some(Ticket::Asked(ticket)) => ticket.clone(),
         _ => return,
@@ -292,11 +296,11 @@ fn finish(id: u64, answer: Option<Answer>) {
     if let Some(place) = TICKETS.0.borrow_mut().get_mut(id) {
         *place = Ticket::Answered(incoming);
     }
-    // The caller may call us again.
+    // The caller may call this module again.
     ticket.ready.call();
 }
 
-/// Has the store give back hits of a key; returns whether it is asked.
+/// Refunds hits of a key at the store. Returns whether the store was asked.
 pub(super) fn refund(limiter: &LibraryLimiter, key: &[u8], cost: Hits) -> bool {
     let Some(synchronous) = limiter.synchronous else {
         return false;
@@ -306,7 +310,8 @@ pub(super) fn refund(limiter: &LibraryLimiter, key: &[u8], cost: Hits) -> bool {
     question.is_some_and(|it| sync::tell(it.decider, &it.refund()))
 }
 
-/// Has a store that is away not charge hits of a key later, which were counted without it.
+/// Refunds hits of a key that were counted while its store was down, so that they are not charged
+/// later.
 pub(super) fn refund_unsent(limiter: &LibraryLimiter, key: &[u8], cost: Hits) {
     let asked =
         AskedHits { key, cost: Hits::ZERO.minus(cost), commit: true, weight: Weight::default() };
@@ -323,7 +328,7 @@ pub(super) unsafe extern "C" fn take(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    // SAFETY: as the header says.
+    // SAFETY: by the contract in the header.
     let result = unsafe { result.as_mut() };
     let take = |_: &'static MainConf| {
         let result = result.ok_or_else(|| no_place("result"))?;
@@ -339,7 +344,7 @@ pub(super) unsafe extern "C" fn take(
             }
         }
     };
-    // SAFETY: as above.
+    // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, take) }
 }
 
@@ -347,7 +352,7 @@ pub(super) unsafe extern "C" fn take(
 pub(super) unsafe extern "C" fn forget(ticket: u64) {
     guard((), || {
         let forgotten = TICKETS.0.borrow_mut().remove(ticket);
-        // What it has may call us.
+        // Dropping the ticket's data may call this module again.
         drop(forgotten);
     });
 }

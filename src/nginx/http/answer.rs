@@ -1,4 +1,4 @@
-//! The answer to a request that was decided on: its log, and its rejection.
+//! Logs the decision about a request, and answers a request that is rejected.
 
 use core::fmt;
 
@@ -15,13 +15,13 @@ use crate::policy::limit::Verdict;
 use crate::table::Outcome;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
-/// The status of a request on which no store could decide.
+/// Status of a response when no store could decide.
 const UNAVAILABLE: ngx_int_t = NGX_HTTP_SERVICE_UNAVAILABLE as ngx_int_t;
-/// The status with which nginx closes the connection without an answer.
+/// Status with which nginx closes the connection without a response.
 const CLOSE: ngx_int_t = 444;
 
-/// Logs what was decided, and answers a request that is not admitted. Returns what the handler is to
-/// return.
+/// Logs the decision, and answers the request if it is not admitted. Returns the phase handler's
+/// return value.
 #[inline]
 pub(super) fn answer(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t {
     let outcome = context.outcome;
@@ -35,7 +35,8 @@ pub(super) fn answer(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t 
     reject(request, context)
 }
 
-/// Answers a request that was refused, unless this is a dry run.
+/// Rejects a request that exceeded a limit. Returns `NGX_DECLINED` if the response is to admit it,
+/// as in a dry run.
 #[cold]
 pub(super) fn reject(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t {
     match context.response {
@@ -49,7 +50,8 @@ pub(super) fn reject(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t 
         _ if grpc::is_call(request) => {
             grpc::answer(request, grpc::RESOURCE_EXHAUSTED, "rate limit exceeded")
         }
-        // Where a handler returns these, nginx takes them for something else: the client has gone, or an error of TLS.
+        // As a phase handler's return value, these statuses have another meaning for nginx: the
+        // client closed the connection, or a TLS error.
         408 | 494..=499 if error_page::is_named(request, status) => {
             error_page::answer_later(request, status)
         }
@@ -58,7 +60,7 @@ pub(super) fn reject(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t 
     }
 }
 
-/// Answers a request on which no store could decide.
+/// Answers a request about which no store could decide.
 #[cold]
 fn unavailable(request: &Request<'_>) -> ngx_int_t {
     if grpc::is_call(request) {
@@ -76,7 +78,7 @@ fn log_rejection(request: &Request<'_>, context: &Context<'_>) {
         charge.bound().count_rejection();
     }
     let verdict = charge.verdict();
-    // Of what would have been counted: a rejection that is charged has been.
+    // Shows the rate that was compared with the limit. A charged rejection is in the rate already.
     let rate = match context.settings.count_rejected {
         true => verdict.rate(),
         false => verdict.rate().plus_value(verdict.cost),
@@ -91,7 +93,7 @@ fn log_rejection(request: &Request<'_>, context: &Context<'_>) {
     log::error(level, request.log(), message);
 }
 
-/// Logs that a rate holds a request back, or would if this were no dry run.
+/// Logs that a rate delays the request, or would delay it without the dry run.
 pub(super) fn log_delay(request: &Request<'_>, context: &Context<'_>, delay: &Delay<'_>) {
     let Delay { millis, charge } = *delay;
     let what = match context.is_dry_run() {
@@ -104,11 +106,11 @@ pub(super) fn log_delay(request: &Request<'_>, context: &Context<'_>, delay: &De
     log::error(level, request.log(), message);
 }
 
-/// A limit, as a line of the log tells of it.
+/// Formats a limit, with its namespace and key, for a log line.
 struct ShownLimit<'c> {
     context: &'c Context<'c>,
     charge: &'c Charge<'c, 'static>,
-    /// The rate that the limit was compared with.
+    /// The rate that was compared with the limit.
     rate: Hits,
 }
 

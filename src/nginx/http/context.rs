@@ -1,4 +1,4 @@
-//! The decision about a request, kept with the request.
+//! The decision about a request, stored in the request's pool.
 
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -18,28 +18,28 @@ use crate::policy::headers::retry_after::retry_after;
 use crate::policy::limit::Verdict;
 use crate::table::{Key, Outcome};
 
-/// The decision on a request. It is never dropped: its memory is the request's.
+/// The decision about a request. It is never dropped; its memory belongs to the request's pool.
 #[derive(Debug)]
 pub(crate) struct Context<'r> {
-    /// The rules that were applied.
+    /// Rules that were applied.
     pub(super) rules: &'static RuleSet,
-    /// The settings of the location that they were found in.
+    /// Settings of the location that has the rules.
     pub(super) settings: &'static Settings,
-    /// Charge of each limit, in the order of the configuration; empty if no hit was accounted.
+    /// One charge for each limit, in the order of the configuration; empty if no limit applied.
     pub(super) charges: &'r [Charge<'r, 'static>],
     pub(super) outcome: Outcome,
     pub(super) response: Response,
-    /// Milliseconds that are added to a rejected client's waiting time.
+    /// Milliseconds that are added to the waiting time of a rejected client.
     pub(super) jitter: u64,
-    /// The keys that are counted under other names.
+    /// The keys that are counted under another name.
     pub(super) renamed: Option<&'r Renamed<'r>>,
-    /// The request that was rejected last: the one that was decided on (a main request, or one of its
-    /// subrequests), or a subrequest that reached rules after that.
+    /// The request that was rejected last: the request that the decision is about (a main request
+    /// or one of its subrequests), or a subrequest that reached rules later.
     pub(super) last_decided: Cell<RequestIdentity>,
 }
 
 impl<'r> Context<'r> {
-    /// Whether any limit applied.
+    /// Returns whether any limit applied.
     #[inline]
     pub(super) fn is_accounted(&self) -> bool {
         !self.charges.is_empty()
@@ -50,25 +50,25 @@ impl<'r> Context<'r> {
         self.response == Response::Reject
     }
 
-    /// Whether there is anything to tell the client.
+    /// Returns whether the response has headers about limits.
     #[inline]
     pub(super) fn has_headers(&self) -> bool {
         self.response == Response::Unavailable
             || (self.is_accounted() && (!self.settings.headers.is_empty() || self.is_rejected()))
     }
 
-    /// The limit that has the smallest share left, and what it was charged.
+    /// Returns the charge of the limit with the smallest share left. `None` if no limit applied.
     pub(super) fn tightest(&self) -> Option<&'r Charge<'r, 'static>> {
         tightest(self.charges.iter())
     }
 
-    /// The tightest of the limits that refused the request.
+    /// Returns the charge of the tightest limit among those that refused the request.
     pub(super) fn refusal(&self) -> Option<&'r Charge<'r, 'static>> {
         let charges = self.charges.iter();
         tightest(charges.filter(|charge| !charge.verdict().admitted))
     }
 
-    /// The key that a limit counted by, as it was sent.
+    /// Returns the key of a limit as the client sent it.
     pub(super) fn key_of(&self, charge: &Charge<'r, 'static>) -> &'r [u8] {
         let name = charge.key().bytes();
         let mut next = self.renamed;
@@ -81,26 +81,27 @@ impl<'r> Context<'r> {
         name
     }
 
-    /// Returns the place of the rule that a limit is of, such as `nginx.conf:31`.
+    /// Returns the place of the rule that a limit belongs to, such as `nginx.conf:31`.
     pub(super) fn place_of(&self, charge: &Charge<'r, 'static>) -> Option<&'static str> {
         let mut rules = self.rules.active().rules.iter();
         let rule = rules.find(|rule| rule.has(charge.bound()));
         rule.map(|rule| rule.place)
     }
 
-    /// Returns for how long a rate holds the request back, or would if this were no dry run; `None`: none does.
+    /// Returns the longest delay of a rate, also in a dry run. `None` if no rate delays the
+    /// request.
     pub(super) fn delay(&self) -> Option<Delay<'r>> {
         if self.response != Response::Admit || self.outcome == Outcome::RejectedDryRun {
             return None;
         }
         let admitted = self.charges.iter().filter(|it| it.verdict().admitted);
         let delays = admitted.map(|charge| Delay { millis: charge.verdict().delay(), charge });
-        // The first one of equal ones.
+        // Of equal delays, takes the first.
         let longest = delays.rev().max_by_key(|delay| delay.millis)?;
         (longest.millis > 0).then_some(longest)
     }
 
-    /// Returns whether the request is admitted whatever limits say.
+    /// Returns whether the settings admit requests that exceed a limit.
     pub(super) fn is_dry_run(&self) -> bool {
         self.settings.refusal == Outcome::RejectedDryRun
     }
@@ -109,17 +110,17 @@ impl<'r> Context<'r> {
         self.charges.iter().map(Charge::verdict)
     }
 
-    /// Returns the waiting time of the client, in milliseconds; `None` if it need not try again.
+    /// Returns the waiting time of the client in milliseconds; `None` if retrying is useless.
     pub(super) fn retry_after(&self) -> Option<u64> {
         let wait = retry_after(self.verdicts())?;
         Some(wait.saturating_add(self.jitter))
     }
 }
 
-/// The longest time for which a limit holds a request back.
+/// The longest time for which a rate delays a request.
 pub(super) struct Delay<'r> {
     pub(super) millis: u64,
-    /// Charge of the limit.
+    /// Charge of the limit with that rate.
     pub(super) charge: &'r Charge<'r, 'static>,
 }
 
@@ -129,7 +130,7 @@ fn tightest<'r>(
     charges.min_by(|one, two| one.verdict().tightness(&two.verdict()))
 }
 
-/// A key that is counted under another name, in a list of them.
+/// An entry in the list of keys that are counted under another name.
 #[derive(Debug)]
 pub(crate) struct Renamed<'r> {
     name: &'r [u8],
@@ -137,17 +138,17 @@ pub(crate) struct Renamed<'r> {
     next: Option<&'r Renamed<'r>>,
 }
 
-/// The fate of a request.
+/// The response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Response {
     Admit,
-    /// The client is told that it exceeds a limit.
+    /// The client exceeds a limit.
     Reject,
-    /// The client is told that no store could decide.
+    /// No store could decide.
     Unavailable,
 }
 
-/// Memory of a request for its context and charges.
+/// Memory in a request's pool for the context and the charges.
 pub(crate) struct Room<'r> {
     context: &'r mut MaybeUninit<Context<'r>>,
     charges: &'r mut [MaybeUninit<Charge<'r, 'static>>],
@@ -155,45 +156,46 @@ pub(crate) struct Room<'r> {
     len: usize,
 }
 
-/// Memory of a request for its keys.
+/// Memory in a request's pool for the keys.
 pub(super) struct Keys<'r> {
-    /// An iterator, since that has two words to look at, and one to change.
+    /// Unused entries. An iterator is two words, of which `next` writes one.
     free: slice::IterMut<'r, MaybeUninit<Key<'r>>>,
-    /// The last one that is counted under another name.
+    /// Head of the list of renamed keys.
     renamed: Option<&'r Renamed<'r>>,
 }
 
-/// Place of a main request's context.
+/// The place of a main request's context.
 pub(super) type ContextSlot<'r> = RequestSlot<'r, Context<'r>>;
 
-/// Adds the place of the context to the requests of the configuration being read; returns its number.
-/// `None`: no memory.
+/// Adds a place for the context to each request of the configuration being read. Returns its
+/// number; `None` without memory.
 pub(crate) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
     slot::add(conf, ngx_string!("ratelimit context"))
 }
 
-/// Returns the place of a main request's context, which is number `context_slot` of the configuration.
+/// Returns the place of a main request's context. `context_slot` is its number in the
+/// configuration.
 #[inline]
 pub(super) fn slot_of<'r>(main: &Request<'r>, context_slot: usize) -> ContextSlot<'r> {
-    // SAFETY: `add_slot` made it for contexts, in the configuration that says its number.
+    // SAFETY: `add_slot` reserved this number for contexts in the request's configuration.
     unsafe { main.slot(context_slot) }
 }
 
-/// Returns the decision on a main request, if there was one.
+/// Returns the decision about a main request; `None` before there is one.
 #[inline]
 pub(super) fn of_main<'r>(main: &Request<'r>) -> Option<&'r Context<'r>> {
     let conf = Module::main_conf(main)?;
     slot_of(main, conf.context_slot).get()
 }
 
-/// Returns the decision on the main request of `request`, if there was one.
+/// Returns the decision about the main request of `request`; `None` before there is one.
 pub(super) fn of<'r>(request: &Request<'r>) -> Option<&'r Context<'r>> {
     of_main(request.main())
 }
 
 impl<'r> Room<'r> {
-    /// Memory of a request for a context, and for what `rules` may need of keys and charges. `None`:
-    /// there is none.
+    /// Allocates memory from the request's pool for a context, and for the most keys and charges
+    /// that `rules` can need. `None` without memory.
     #[inline]
     pub(super) fn new(request: &Request<'r>, rules: &Active) -> Option<(Room<'r>, Keys<'r>)> {
         const {
@@ -202,13 +204,14 @@ impl<'r> Room<'r> {
             assert!(align_of::<Context<'_>>() <= nginx_sys::NGX_ALIGNMENT);
         };
         let (keys, charges) = (rules.rules.len(), rules.limit_count);
-        // No overflow: there are so many rules and limits in memory.
+        // Cannot overflow: the rules and limits are in memory themselves.
         let size = size_of::<Key<'_>>().wrapping_mul(keys);
         let size = size.wrapping_add(size_of::<Charge<'_, '_>>().wrapping_mul(charges));
         let size = size.wrapping_add(size_of::<Context<'_>>());
         let memory = request.allocate(size)?;
-        // SAFETY: so much memory, which lives as long as the request's, and which nothing else refers to.
-        // The keys follow the context, and the charges the keys; all are aligned, as was checked.
+        // SAFETY: `memory` has `size` bytes, lives as long as the request, and nothing else refers
+        // to it. The keys follow the context, and the charges follow the keys; the assertions above
+        // check the alignment.
         unsafe {
             let context = memory.cast::<MaybeUninit<Context<'r>>>();
             let free = context.add(1).cast::<MaybeUninit<Key<'r>>>();
@@ -225,14 +228,15 @@ impl<'r> Room<'r> {
         }
     }
 
-    /// Keeps a decision in `slot`, which is that of the same request: `make` is given the charges.
+    /// Stores the decision that `make` builds from the charges in `slot`, which must belong to the
+    /// same request.
     #[inline]
     pub(super) fn keep(
         self,
         slot: ContextSlot<'r>,
         make: impl FnOnce(&'r [Charge<'r, 'static>]) -> Context<'r>,
     ) -> &'r Context<'r> {
-        // SAFETY: so many charges were written.
+        // SAFETY: the first `len` charges are written.
         let charges = unsafe { slice::from_raw_parts(self.charges.as_ptr().cast(), self.len) };
         let context = &*self.context.write(make(charges));
         slot.set(Some(context));
@@ -241,7 +245,7 @@ impl<'r> Room<'r> {
 }
 
 impl<'r> Keys<'r> {
-    /// Keeps the name that `key` is counted under as long as `request`. `None`: no memory.
+    /// Copies the name that `key` is counted under to the request's pool. `None` without memory.
     pub(super) fn rename(
         &mut self,
         key: &'r [u8],
@@ -254,13 +258,13 @@ impl<'r> Keys<'r> {
         Some(name)
     }
 
-    /// The keys that are counted under other names.
+    /// Returns the list of keys that are counted under another name.
     #[inline]
     pub(super) fn renamed(&self) -> Option<&'r Renamed<'r>> {
         self.renamed
     }
 
-    /// Keeps a key as long as the request. `None` if there are more than rules.
+    /// Stores a key in the request's memory. `None` if there are more keys than rules.
     #[inline]
     pub(super) fn keep(&mut self, key: Key<'r>) -> Option<&'r Key<'r>> {
         Some(self.free.next()?.write(key))
@@ -268,9 +272,9 @@ impl<'r> Keys<'r> {
 }
 
 impl<'r> Room<'r> {
-    /// Returns the charges.
+    /// Returns the charges written so far.
     pub(super) fn charges(&self) -> &[Charge<'r, 'static>] {
-        // SAFETY: as of `as_mut_slice`.
+        // SAFETY: the first `len` charges are written.
         unsafe { slice::from_raw_parts(self.charges.as_ptr().cast(), self.len) }
     }
 }
@@ -286,7 +290,7 @@ impl<'r> Charges<'r, 'static> for Room<'r> {
 
     #[inline]
     fn as_mut_slice(&mut self) -> &mut [Charge<'r, 'static>] {
-        // SAFETY: so many charges were written, and nothing else refers to them.
+        // SAFETY: the first `len` charges are written, and nothing else refers to them.
         unsafe { slice::from_raw_parts_mut(self.charges.as_mut_ptr().cast(), self.len) }
     }
 }

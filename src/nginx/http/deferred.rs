@@ -1,4 +1,4 @@
-//! Hits that are known only with the response of a request: they are counted at its end.
+//! Charges hits at the end of a request, when their number depends on the response.
 
 use core::ptr;
 
@@ -14,7 +14,7 @@ use crate::policy::hits::Hits;
 use crate::store::contract::decision::Question;
 use crate::table::{Invalid, Outcome};
 
-/// Counts the hits of a request's rules that are known only now.
+/// Charges the hits of those rules whose cost depends on the response.
 pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
     let Active { rules, has_deferred, is_reserving, .. } = context.rules.active();
     let is_charged = context.response == Response::Admit
@@ -27,7 +27,7 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
     for rule in rules {
         let has_applied = context.charges.iter().any(|charge| rule.has(charge.bound()));
         if let (Cost::Deferred(amount), true) = (rule.cost, has_applied) {
-            // Without memory, nothing is counted: nginx has logged why.
+            // Charges nothing without memory; nginx has logged the failed allocation.
             let hits = amount_or(Hits::ZERO, Invalid::Charge, amount, rule, request);
             deferred.push((rule, hits.unwrap_or(Hits::ZERO)));
         }
@@ -51,9 +51,9 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
             deferred.count(&NgxClock);
             continue;
         }
-        // All of it is counted here.
+        // This node charges all of these hits, so none of them stay spent.
         spent.into_iter().flatten().for_each(SpentReserve::put_back);
-        // It will be pushed when the store is back, or charged then.
+        // The hits are pushed, or charged, when the store is back.
         if let Some(question) = deferred.unsent() {
             sync::charge_later(deferred.decider, &question);
         }
@@ -70,7 +70,8 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
     charge_deferred(context.charges, of_node, &NgxClock);
 }
 
-/// Sends hits of limits that a store counts for; no request waits. Returns whether a decider takes them.
+/// Sends hits to the decider of their store without waiting. Returns whether the decider accepts
+/// them.
 fn send(decider: usize, question: &Question) -> bool {
     sync::check_circuit(decider) && sync::tell(decider, question)
 }

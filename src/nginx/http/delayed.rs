@@ -1,7 +1,8 @@
-//! Requests that are admitted, and held back until their rates have caught up.
+//! Delays admitted requests until their rates have caught up.
 //!
-//! The decision is made and kept before; all that is left is to go on, which a timer does. Subrequests of the same
-//! request that reach rules meanwhile go on with it. A request that ends before is forgotten.
+//! The decision is made and stored before the delay; a timer then resumes the request. Subrequests
+//! of the same main request that reach rules during the delay resume with it. If the request ends
+//! during the delay, its wait is dropped.
 
 use core::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -26,38 +27,40 @@ use crate::nginx::slot::RequestSlot;
 const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 
-/// The requests of this worker that are held back.
+/// The delayed requests of this worker.
 static DELAYED: WaitingRequests<Delayed<'static>> = WaitingRequests::of(Asker::Request);
 
-/// A request that is held back.
+/// A delayed request.
 struct Delayed<'r> {
-    /// Timer with which it goes on.
+    /// Timer that resumes the request.
     timer: EventTimer<'r>,
     since: Instant,
     context: &'r Context<'r>,
     is_over: Cell<bool>,
-    /// The request that was decided on, and others of the same main request that reached rules meanwhile.
+    /// The request that the decision is about, and other parts of the same main request that
+    /// reached rules during the delay.
     waiting: RefCell<WaitingParts>,
 }
 
-/// The place where a main request has what holds it back.
+/// The place of a main request's delay.
 type DelaySlot<'r> = RequestSlot<'r, OwnedWait<'r, Delayed<'static>>>;
 
-/// Adds that place to the requests of the configuration being read; returns its number. `None`: no
-/// memory.
+/// Adds a place for the delay to each request of the configuration being read. Returns its number;
+/// `None` without memory.
 pub(crate) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
     slot::add(conf, ngx_string!("ratelimit delay"))
 }
 
-/// Returns that place of the main request of `request`. `None`: it has no configuration.
+/// Returns the place of the delay of `request`'s main request. `None` if the module has no
+/// configuration.
 fn slot_of<'r>(request: &Request<'r>) -> Option<DelaySlot<'r>> {
     let conf = Module::main_conf(request)?;
-    // SAFETY: `add_slot` made it for delays, in the configuration that says its number.
+    // SAFETY: `add_slot` reserved this number for delays in the request's configuration.
     Some(unsafe { request.main().slot(conf.delay_slot) })
 }
 
-/// Answers a request that was decided on; or has it wait first, if it is admitted, and a rate holds it
-/// back.
+/// Answers a request after the decision about it, or delays it first if it is admitted and a rate
+/// demands that.
 pub(super) fn answer_in_time<'r>(
     request: &Request<'r>,
     context: &'r Context<'r>,
@@ -73,7 +76,7 @@ pub(super) fn answer_in_time<'r>(
     }
 }
 
-/// Has a subrequest of a request that is held back wait as long as that does.
+/// Suspends a subrequest until the delay of its main request is over.
 pub(super) fn wait_too(request: &Request<'_>) -> Result<ngx_int_t, EvaluationError> {
     match slot_of(request).and_then(Cell::get) {
         Some(delayed) if !delayed.is_over.get() => delayed.wait(request).ok_or(EvaluationError),
@@ -81,7 +84,7 @@ pub(super) fn wait_too(request: &Request<'_>) -> Result<ngx_int_t, EvaluationErr
     }
 }
 
-/// Has a request wait. `None`: no memory, or nginx cannot watch its connection.
+/// Delays a request. `None` without memory, or if nginx cannot watch its connection.
 fn hold<'r>(
     request: &Request<'r>,
     context: &'r Context<'r>,
@@ -102,16 +105,16 @@ fn hold<'r>(
 }
 
 impl Delayed<'_> {
-    /// Has a request wait: the one that was decided on, or another one of the same main request. `None`: nginx
-    /// cannot watch its connection.
+    /// Suspends `request`, which is the delayed request or another part of the same main request.
+    /// `None` if nginx cannot watch its connection.
     fn wait(&self, request: &Request<'_>) -> Option<ngx_int_t> {
-        // SAFETY: the main request owns this; what is left of its subrequests ends with it.
+        // SAFETY: the main request owns `self`, and its subrequests end no later than it does.
         unsafe { self.waiting.borrow_mut().add(request) }?;
         Some(AGAIN)
     }
 }
 
-/// Has a request go on that was held back long enough.
+/// Resumes a request after its delay.
 fn go_on(id: u64) {
     DELAYED.with(id, |delayed| {
         delayed.is_over.set(true);
@@ -119,15 +122,15 @@ fn go_on(id: u64) {
         for_each_namespace(delayed.context, |bound| bound.count_wait(time));
     });
     let next = |delayed: &Delayed<'_>| -> Option<Waiting> { delayed.waiting.borrow_mut().next() };
-    // The last one may end the main request, and all others with it.
+    // Resuming the last one can end the main request, and with it all others.
     while let Some(waiting) = DELAYED.with(id, next).flatten() {
-        // SAFETY: the event loop calls this; nothing here refers to a request any more.
+        // SAFETY: the event loop calls this function, which holds no reference to a request.
         unsafe { waiting.resume() };
     }
     DELAYED.remove(id);
 }
 
-/// Calls `count` with a limit of each namespace in which a rate holds the request back.
+/// Calls `count` with one limit of each namespace in which a rate delays the request.
 fn for_each_namespace(context: &Context<'_>, count: impl Fn(&BoundLimit<'static>)) {
     let mut counted: Vec<&str> = Vec::new();
     for charge in context.charges {

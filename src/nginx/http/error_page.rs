@@ -1,5 +1,5 @@
-//! Pages for errors (`error_page`) of statuses that nginx takes for something else where a phase handler returns
-//! them.
+//! Error pages (`error_page`) for statuses that have another meaning as a phase handler's return
+//! value.
 
 use core::cell::Cell;
 
@@ -12,16 +12,17 @@ use crate::broker::Asker;
 use crate::nginx::event_loop::EndOfTurn;
 use crate::nginx::request::Request;
 
-/// Returns whether the location of a request names a page for `status`, and the request may go there.
+/// Returns whether the location of a request has an `error_page` for `status`, and nginx may
+/// redirect the request to it.
 pub(super) fn is_named(request: &Request<'_>, status: ngx_int_t) -> bool {
     let Some(core) = NgxHttpCoreModule::location_conf(request) else {
         return false;
     };
-    // SAFETY: the request has not ended. An array of nginx's that is there and not empty has so many pages, which live
-    // as long as the configuration.
+    // SAFETY: the request is live. A non-empty `ngx_array_t` has `nelts` elements, which live as
+    // long as the configuration.
     let pages = unsafe {
         let raw = request.as_ptr();
-        // As nginx looks before it goes to a page.
+        // nginx makes the same test before it redirects to an error page.
         if (*raw).error_page() != 0 || (*raw).uri_changes() == 0 {
             return false;
         }
@@ -35,7 +36,7 @@ pub(super) fn is_named(request: &Request<'_>, status: ngx_int_t) -> bool {
     pages.iter().any(|page| page.status == status)
 }
 
-/// The requests of this worker that are to be answered by a page.
+/// The requests of this worker that get an error page after their phases.
 static DUE: WaitingRequests<DuePage<'static>> = WaitingRequests::of(Asker::Request);
 
 /// A request that waits for its phases to stop.
@@ -45,15 +46,15 @@ struct DuePage<'r> {
     waiting: Cell<Option<Waiting>>,
 }
 
-/// Has nginx answer a request by the page for `status`, as soon as its phases have stopped. Returns what the phase
-/// handler is to return, which stops them.
+/// Makes nginx answer a request with the error page for `status` when its phases have stopped.
+/// Returns the phase handler's return value, which stops them.
 pub(super) fn answer_later(request: &Request<'_>, status: ngx_int_t) -> ngx_int_t {
     let due = DUE.add(request, |id| DuePage {
         event: EndOfTurn::new(request.log(), answer, id),
         status,
         waiting: Cell::new(None),
     });
-    // SAFETY: the main request owns this; what is left of its subrequests ends with it.
+    // SAFETY: the main request owns `due`, and its subrequests end no later than it does.
     let waiting = unsafe { Waiting::begin(request) };
     let (Some(due), Some(waiting)) = (due, waiting) else {
         return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
@@ -63,12 +64,12 @@ pub(super) fn answer_later(request: &Request<'_>, status: ngx_int_t) -> ngx_int_
     NGX_AGAIN as ngx_int_t
 }
 
-/// Answers request `id`.
+/// Sends the error page to request `id`.
 fn answer(id: u64) {
     let due = DUE.with(id, |due| (due.waiting.take(), due.status));
     DUE.remove(id);
     if let Some((Some(waiting), status)) = due {
-        // SAFETY: the event loop calls this; nothing here refers to a request any more.
+        // SAFETY: the event loop calls this function, which holds no reference to a request.
         unsafe { waiting.answer_error(status) };
     }
 }

@@ -1,4 +1,4 @@
-//! The key, the hits and the cost of each rule of a request.
+//! Evaluates the key, the hits and the cost of each rule of a request.
 
 use nginx_sys::{NGX_LOG_ERR, NGX_LOG_INFO};
 
@@ -15,10 +15,13 @@ use crate::policy::key::{counted_name, is_accounted, is_plain};
 use crate::policy::printable::Quoted;
 use crate::table::{Invalid, Key};
 
-/// Calls `check` with each limit that applies to a request, in the order of its rules. An error: there
-/// is no memory.
+/// Calls `check` with each limit that applies to a request, in the order of the rules.
 ///
-/// Always inline, with what it calls: for most requests, all of this is a few instructions.
+/// # Errors
+///
+/// No memory.
+///
+/// Always inlined, with its callees: for most requests they are a few instructions.
 #[inline(always)]
 pub(super) fn each_limit<'r>(
     request: &Request<'r>,
@@ -47,7 +50,7 @@ pub(super) fn each_limit<'r>(
     Ok(())
 }
 
-/// Sets `key` to the key of the next rule; `None` if its hits are not accounted.
+/// Sets `key` to the key of the next rule; to `None` if the rule does not account this key.
 #[inline(always)]
 fn next_key<'r>(
     key: &mut Option<&'r Key<'r>>,
@@ -79,7 +82,8 @@ fn next_key<'r>(
     Ok(())
 }
 
-/// The name of the key of a rule that has a counter of its own; otherwise as [`name_of`].
+/// Returns the name of a key whose rule has its own counter variable; otherwise returns
+/// [`name_of`].
 #[cold]
 fn name_in_counter<'r>(
     own: &OwnKey,
@@ -94,8 +98,8 @@ fn name_in_counter<'r>(
     name_of(key, own.counter(), request, keys)
 }
 
-/// Returns the name of a key that is not its own, which lives as long as the request; `None` for a key that is not
-/// accounted.
+/// Returns the name under which a key is counted, which lives as long as the request. `None` if the
+/// key is not accounted.
 #[cold]
 fn name_of<'r>(
     key: &'r [u8],
@@ -110,7 +114,7 @@ fn name_of<'r>(
     name.map(Some).ok_or(EvaluationError)
 }
 
-/// The hits that a limit admits; `None` if it does not apply.
+/// Returns the hits that a limit admits; `None` if the limit does not apply.
 #[inline]
 fn hits_of(limit: &ActiveLimit, request: &Request<'_>) -> Result<Option<Hits>, EvaluationError> {
     match limit.hits {
@@ -152,7 +156,7 @@ fn variable_hits_of(
     })
 }
 
-/// Returns the cost that is charged when a request is decided on.
+/// Returns the cost that is charged with the decision.
 #[inline]
 fn cost_of(rule: &ActiveRule, request: &Request<'_>) -> Result<Hits, EvaluationError> {
     match rule.cost {
@@ -162,7 +166,7 @@ fn cost_of(rule: &ActiveRule, request: &Request<'_>) -> Result<Hits, EvaluationE
     }
 }
 
-/// A cost; `otherwise`, with a line in the log, if it is no number.
+/// Parses an amount. If it is not a number, logs that and returns `otherwise`.
 #[cold]
 pub(super) fn amount_or(
     otherwise: Hits,
@@ -178,7 +182,7 @@ pub(super) fn amount_or(
     match amount.evaluate(request)? {
         Evaluated::Hits(hits) => return Ok(hits),
         Evaluated::Empty => {
-            // As from an upstream that does not say: not worth an error with every request.
+            // An upstream may leave the amount out, so an empty one is not logged as an error.
             let message = format_args!("ratelimit: the {what} is empty: {otherwise} is counted");
             log::error(NGX_LOG_INFO, request.log(), message);
         }

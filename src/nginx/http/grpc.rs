@@ -1,19 +1,20 @@
-//! gRPC: its calls are rejected with a status of their own, within a response that is 200 for HTTP.
+//! gRPC calls: a rejection is a gRPC status in an HTTP response with status 200.
 //!
-//! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, "Trailers-Only".
+//! The response is "Trailers-Only" of
+//! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 
 use nginx_sys::{NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, ngx_int_t};
 
 use super::respond::{self, put};
 use crate::nginx::request::Request;
 
-/// The status of a call that was rejected because some quota is used up.
+/// gRPC status of a rejected call.
 pub(super) const RESOURCE_EXHAUSTED: &str = "8";
 
-/// The status of a call on which no store could decide.
+/// gRPC status of a call about which no store could decide.
 pub(super) const UNAVAILABLE: &str = "14";
 
-/// Whether a request is a gRPC call, by its content type. A subrequest is none.
+/// Returns whether the content type of a main request is gRPC's. A subrequest is never a gRPC call.
 pub(super) fn is_call(request: &Request<'_>) -> bool {
     const TYPE: &[u8] = b"application/grpc";
     request.is_main()
@@ -23,7 +24,7 @@ pub(super) fn is_call(request: &Request<'_>) -> bool {
             .is_some_and(|start| start.eq_ignore_ascii_case(TYPE))
 }
 
-/// Sends the whole response to a call. Returns what the phase handler is to return.
+/// Sends the whole response to a call. Returns the phase handler's return value.
 pub(super) fn answer(
     request: &Request<'_>,
     status: &'static str,

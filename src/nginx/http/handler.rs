@@ -1,5 +1,5 @@
-//! The path of a request, from top to bottom: keys, limits, decision, log, rejection; and at its end
-//! the hits that are known only then.
+//! The path of a request, from top to bottom: keys, limits, decision, log, rejection. The log phase
+//! charges the hits that depend on the response.
 
 use core::cell::Cell;
 use core::iter;
@@ -27,7 +27,7 @@ use crate::table::Outcome;
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
-/// Adds the handlers to the phases that `main` needs them in. `None`: no memory.
+/// Installs the handlers of the phases that the configuration uses. `None` without memory.
 pub(crate) fn install(conf: &mut Conf<'_>, main: &MainConf) -> Option<()> {
     conf.add_handler(ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, preaccess)?;
     if main.has_precontent() {
@@ -40,16 +40,17 @@ pub(crate) fn install(conf: &mut Conf<'_>, main: &MainConf) -> Option<()> {
 }
 
 unsafe extern "C" fn preaccess(request: *mut ngx_http_request_t) -> ngx_int_t {
-    // SAFETY: nginx passes a request that has not ended; a handler of a phase ends none.
+    // SAFETY: nginx passes a live request, and a phase handler does not end it.
     unsafe { Request::with(request, |request| handle(request, Phase::Preaccess)) }
 }
 
 unsafe extern "C" fn precontent(request: *mut ngx_http_request_t) -> ngx_int_t {
-    // SAFETY: as above.
+    // SAFETY: as in `preaccess`.
     unsafe { Request::with(request, |request| handle(request, Phase::Precontent)) }
 }
 
-/// Admitted is NGX_DECLINED: NGX_OK would skip the phase's other handlers.
+/// Decides on a request in the phase of its location. Returns `NGX_DECLINED` for an admitted
+/// request: `NGX_OK` would skip the other handlers of the phase.
 fn handle(request: &Request<'_>, phase: Phase) -> ngx_int_t {
     let Some(conf) = Module::location_conf(request) else {
         return DECLINED;
@@ -66,7 +67,7 @@ fn handle(request: &Request<'_>, phase: Phase) -> ngx_int_t {
         }
         let slot = context::slot_of(request, conf.context_slot);
         match slot.get() {
-            // Counted once, by the first location that has rules.
+            // A request is counted once, by the first location with rules.
             Some(_) => Ok(DECLINED),
             None if hold::sample() => decide_measured(request, slot, conf, rules),
             None => decide(request, slot, conf, rules),
@@ -75,7 +76,7 @@ fn handle(request: &Request<'_>, phase: Phase) -> ngx_int_t {
     })
 }
 
-/// Decides on a request, and keeps how long that took.
+/// Decides on a request, and records the time that this takes.
 #[cold]
 fn decide_measured<'r>(
     request: &Request<'r>,
@@ -88,7 +89,7 @@ fn decide_measured<'r>(
     hold::measured(table, || decide_rarely(request, slot, conf, rules))
 }
 
-/// Decides as [`decide`] does, in a function of its own.
+/// Calls [`decide`] without inlining it.
 #[inline(never)]
 fn decide_rarely<'r>(
     request: &Request<'r>,
@@ -99,9 +100,13 @@ fn decide_rarely<'r>(
     decide(request, slot, conf, rules)
 }
 
-/// Decides on a request under `rules`. An error: there is no memory.
+/// Decides on a request under `rules`.
 ///
-/// Always inline: the rare paths must not cost every other request a call.
+/// # Errors
+///
+/// No memory.
+///
+/// Always inlined: the rare paths must not cost every other request a call.
 #[inline(always)]
 fn decide<'r>(
     request: &Request<'r>,
@@ -129,7 +134,11 @@ fn decide_in_time<'r>(
     delayed::answer_in_time(request, decide_here(request, slot, conf, rules)?)
 }
 
-/// Decides on a request by this node's counters. An error: there is no memory.
+/// Decides on a request with the counters of this node.
+///
+/// # Errors
+///
+/// No memory.
 #[inline(always)]
 fn decide_here<'r>(
     request: &Request<'r>,
@@ -163,7 +172,7 @@ fn decide_here<'r>(
     }))
 }
 
-/// Handles a subrequest. The decision that it finds, or makes, belongs to its main request.
+/// Handles a subrequest. Its decision belongs to the main request, and may be there already.
 #[cold]
 fn handle_subrequest(
     request: &Request<'_>,
@@ -178,8 +187,8 @@ fn handle_subrequest(
     }
 }
 
-/// Returns whether a request that led to this subrequest is still to be decided on, by the rules of its own
-/// location: in a later phase, since it comes first to each.
+/// Returns whether one of the parent requests still reaches rules of its own location. Those decide
+/// in a later phase, which the parent enters after this subrequest.
 fn is_before_parent(request: &Request<'_>) -> bool {
     let mut parents = iter::successors(request.parent(), |parent| parent.parent());
     parents.any(|parent| {
@@ -188,9 +197,10 @@ fn is_before_parent(request: &Request<'_>) -> bool {
     })
 }
 
-/// Handles a subrequest that reaches rules after its main request, or another subrequest, was decided on. It is
-/// not counted again. If a subrequest was rejected, later ones are, but not its own error page, nor the main
-/// request. If the request is held back, so is the subrequest.
+/// Handles a subrequest that reaches rules after the decision about its main request. The
+/// subrequest is not counted again. It is rejected if a subrequest was rejected before, unless it
+/// is the error page of that subrequest; it is admitted if the main request itself was rejected. It
+/// is delayed if the main request is.
 fn again<'r>(request: &Request<'r>, context: &Context<'r>) -> Result<ngx_int_t, EvaluationError> {
     if context.response == Response::Admit {
         return match context.rules.active().may_wait {
@@ -206,17 +216,17 @@ fn again<'r>(request: &Request<'r>, context: &Context<'r>) -> Result<ngx_int_t, 
     Ok(reject(request, context))
 }
 
-/// Charges the hits of its rules that are known only now, at the end of a request.
+/// Charges the hits that depend on the response. nginx calls this in the log phase.
 unsafe extern "C" fn at_end(request: *mut ngx_http_request_t) -> ngx_int_t {
     guard(NGX_OK as ngx_int_t, || {
-        // SAFETY: nginx passes a request that has not ended yet: it does when all handlers were called.
+        // SAFETY: nginx passes a live request: it frees the request after the log phase.
         unsafe { Request::with(request, charge_deferred) };
         NGX_OK as ngx_int_t
     })
 }
 
 fn charge_deferred(request: &Request<'_>) {
-    // Subrequests are logged too.
+    // nginx logs subrequests too; only the main request is charged.
     if request.is_main()
         && let Some(context) = context::of_main(request)
     {

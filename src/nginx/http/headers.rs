@@ -1,5 +1,4 @@
-//! The header filter: tells clients about the limits, with every response of a request that any
-//! applied to.
+//! The header filter, which adds headers about the limits to the response if any limit applied.
 
 use nginx_sys::{
     NGX_ERROR, NGX_OK, ngx_http_output_header_filter_pt, ngx_http_request_t,
@@ -14,10 +13,10 @@ use crate::nginx::request::Request;
 use crate::policy::headers::{HeaderSink, HeaderText, ToldLimits, retry_after};
 use crate::policy::limit::Verdict;
 
-/// The filter after ours.
+/// The next header filter.
 static mut NEXT: ngx_http_output_header_filter_pt = None;
 
-/// Makes the filter the first of those installed so far.
+/// Puts the filter at the front of nginx's chain.
 pub(crate) fn install() {
     // SAFETY: the configuration is read in the master's only thread.
     unsafe {
@@ -27,23 +26,23 @@ pub(crate) fn install() {
 }
 
 unsafe extern "C" fn filter(request: *mut ngx_http_request_t) -> ngx_int_t {
-    // SAFETY: nginx passes a request that has not ended, nor is ended here.
+    // SAFETY: nginx passes a live request, and `add_if_any` does not end it.
     let has_added = unsafe { Request::with(request, add_if_any) };
     if has_added.is_none() {
         return NGX_ERROR as ngx_int_t;
     }
-    // SAFETY: set by `install`, before there are requests.
+    // SAFETY: `install` sets it before nginx handles requests.
     match unsafe { NEXT } {
-        // SAFETY: the next filter takes what this one got.
+        // SAFETY: the arguments are those of this filter.
         Some(next) => unsafe { next(request) },
         None => NGX_OK as ngx_int_t,
     }
 }
 
-/// Adds the headers, if there is anything to tell. `None`: no memory.
+/// Adds the headers of a main request, if it has any. `None` without memory.
 #[inline]
 fn add_if_any(request: &Request<'_>) -> Option<()> {
-    // Subrequests have no headers, whatever is found in variables of their own.
+    // Subrequests have no headers of their own.
     match context::of_main(request) {
         Some(context) if request.is_main() && context.has_headers() => {
             add_guarded(request, context)
@@ -52,8 +51,8 @@ fn add_if_any(request: &Request<'_>) -> Option<()> {
     }
 }
 
-/// Adds the headers. `None`: no memory.
-// Not inlined: a request without headers need not save what adding them takes.
+/// Adds the headers. `None` without memory.
+// Not inlined, so that requests without headers do not save the registers that this needs.
 #[inline(never)]
 fn add_guarded<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
     guard(None, || add(request, context))
@@ -67,7 +66,7 @@ fn add<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
         retry_after::add(context.retry_after(), request)?;
     }
     if context.response == Response::Unavailable {
-        // By then it is known whether the store is back.
+        // Whether the store is back is known only now.
         retry_after::add(Some(context.jitter), request)?;
     }
     Some(())

@@ -1,13 +1,13 @@
-//! Requests: the phase handlers, those that wait, headers and variables.
+//! HTTP requests: the phase handlers, suspended requests, headers and variables.
 //!
-//! - [`handler`]: the path of a request; [`evaluate`]: its keys, limits and costs; [`context`]: what is kept with it;
-//!   [`deferred`]: hits that are charged at its end
-//! - [`held`]: requests that nginx leaves for a while, and those that wait for a store
-//! - [`synchronous`]: the path of a request that a store decides; [`reserves`]: of one that need not wait for it;
-//!   [`delayed`]: of one that a rate holds back
-//! - [`answer`], [`error_page`], [`grpc`], [`respond`]: logs and rejections; [`headers`], [`variables`]: what clients and
-//!   logs are told
-//! - [`api`]: the JSON API, and the page for Prometheus
+//! - [`handler`]: the path of a request; [`evaluate`]: keys, limits and costs; [`context`]: the
+//!   stored decision; [`deferred`]: hits that are charged at the end
+//! - [`held`]: requests that resume in a later turn of the event loop
+//! - [`synchronous`]: requests that wait for a store's decision; [`reserves`]: requests that are
+//!   decided from this node's reserve; [`delayed`]: requests that a rate delays
+//! - [`answer`], [`error_page`], [`grpc`], [`respond`]: log lines and rejections; [`headers`],
+//!   [`variables`]: the decision for clients and logs
+//! - [`api`]: the JSON API and the Prometheus page
 
 mod answer;
 pub(super) mod api;

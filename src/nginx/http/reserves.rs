@@ -1,5 +1,5 @@
-//! Requests that are decided by what the node has in reserve, without waiting for a store; and what this
-//! worker asks and gives back for it.
+//! Requests that are decided from this node's reserve without waiting for a store. This worker asks
+//! stores for parts of the reserve, and gives unused hits back.
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -22,27 +22,28 @@ use crate::nginx::time::NgxClock;
 use crate::store::contract::decision::Few;
 use crate::table::Outcome;
 
-/// The reserves of this worker, once there are any.
+/// The reserves of this worker; `None` until it has one.
 static BOOK: OfEventLoop<RefCell<Option<Book>>> = OfEventLoop(RefCell::new(None));
 
-/// Interval in which reserves are looked at, and asked for, in milliseconds.
+/// Interval in which reserves are checked and refilled, in milliseconds.
 const TICK: u64 = ReserveBook::SOON.as_millis() as u64;
 /// Shortest interval between pushes of hits that were given back.
 const PUSH_PAUSE: Duration = Duration::from_millis(250);
-/// Longest wait for a part, in milliseconds. No request waits.
+/// Longest wait for a part, in milliseconds. No request waits for it.
 const PATIENCE: u64 = 1000;
 
 struct Book {
     reserves: ReserveBook<'static>,
     timer: EventTimer<'static>,
-    /// Questions that the next tick asks, all at once.
+    /// Questions that the next tick sends.
     unsent: Vec<PartQuestion>,
-    /// The namespaces in which hits were given back that are to be pushed.
+    /// The namespaces that have given back hits to push.
     unpushed: Few<Arc<str>>,
     pushed_at: Duration,
 }
 
-/// Decides on a request if all that stores would be asked about it is in reserve; otherwise, it is as it was.
+/// Decides on a request if the reserve covers all of its hits. Otherwise returns the request's
+/// checks unchanged.
 pub(super) fn decide<'r>(
     request: &Request<'r>,
     slot: ContextSlot<'r>,
@@ -81,7 +82,7 @@ pub(super) fn decide<'r>(
     }))
 }
 
-/// Asks for the parts that a request has begun to use up.
+/// Asks for parts of those reserves that a request has begun to use up.
 fn record_spent(checks: &[LimitCheck<'_, 'static>], spending: &Spending<'static>) {
     with_book(|book| {
         let (time_of, now) = (sync::store_time, monotonic());
@@ -90,7 +91,7 @@ fn record_spent(checks: &[LimitCheck<'_, 'static>], spending: &Spending<'static>
     });
 }
 
-/// Asks for parts along with a request that waits for its answer.
+/// Asks for parts of reserves when a request asks the store anyway.
 pub(super) fn ask_along(checks: &[LimitCheck<'_, 'static>]) {
     with_book(|book| {
         let (time_of, now) = (sync::store_time, monotonic());
@@ -99,7 +100,7 @@ pub(super) fn ask_along(checks: &[LimitCheck<'_, 'static>]) {
     });
 }
 
-/// Sends questions, of which those that can wait go with the next tick.
+/// Sends the urgent questions now, and leaves the others to the next tick.
 fn send(book: &mut Book, questions: Few<PartQuestion>) {
     for asked in questions {
         match asked.can_wait {
@@ -115,12 +116,13 @@ fn ask(reserves: &mut ReserveBook<'static>, asked: &PartQuestion) {
     let is_asked =
         sync::check_circuit(*decider) && sync::ask(*decider, Some(*id), deadline, question);
     if !is_asked {
-        // The next request does.
+        // The next request asks again.
         reserves.take(*id, None, &NgxClock);
     }
 }
 
-/// Spends what is in reserve of hits that are known with the response; the rest is to be asked about.
+/// Spends hits from the reserve that are known only with the response. The store is asked for the
+/// rest.
 pub(super) fn spend_deferred(
     charge: &mut DeferredCharge<'_, '_, 'static>,
 ) -> Few<SpentReserve<'static>> {
@@ -154,7 +156,7 @@ fn with_book(use_it: impl FnOnce(&mut Book)) {
     }
 }
 
-/// Asks what waited for others, and looks at the reserves whose turn it is.
+/// Sends the collected questions, and checks the reserves that are due.
 fn tick(_: u64) {
     let mut book = BOOK.0.borrow_mut();
     let Some(book) = book.as_mut() else { return };
@@ -175,7 +177,7 @@ fn tick(_: u64) {
     }
 }
 
-/// Gives back all that is left: this process ends, or goes on with another configuration.
+/// Gives back all reserves, before this process ends or uses another configuration.
 pub(crate) fn end() {
     if let Some(mut book) = BOOK.0.take() {
         book.reserves.give_all_back(sync::store_time, &NgxClock);

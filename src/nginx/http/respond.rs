@@ -1,4 +1,4 @@
-//! The response: its headers, and responses that are not nginx's error pages.
+//! Response headers, and responses other than nginx's own error pages.
 
 use core::ptr;
 
@@ -13,18 +13,18 @@ use crate::nginx::request::Request;
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
-/// Adds a header to the response, in place of those of the same name. `None`: no memory.
+/// Sets a header of the response, replacing all with the same name. `None` without memory.
 pub(super) fn put<'r>(request: &Request<'r>, name: &'r str, value: &'r [u8]) -> Option<()> {
     remove(request, name);
-    // SAFETY: the request has not ended; its headers are a list of `ngx_table_elt_t`; what is pushed
-    // is whole, and its strings live as long as the request.
+    // SAFETY: the request is live; `headers` is a list of `ngx_table_elt_t`. All fields of the new
+    // entry are set, and its strings live as long as the request.
     unsafe {
         let headers = &raw mut (*request.as_ptr()).headers_out.headers;
         let entry = ngx_list_push(headers).cast::<ngx_table_elt_t>();
         if entry.is_null() {
             return None;
         }
-        // Filters of newer versions follow `next`: all of it must be set.
+        // Newer versions of nginx follow `next`, so all fields are zeroed.
         ptr::write_bytes(entry, 0, 1);
         (*entry).hash = 1;
         (*entry).key = text(name.as_bytes());
@@ -33,10 +33,9 @@ pub(super) fn put<'r>(request: &Request<'r>, name: &'r str, value: &'r [u8]) -> 
     Some(())
 }
 
-/// Removes the headers of that name from the response, such as an upstream's.
+/// Removes all headers with this name, such as an upstream's, from the response.
 pub(super) fn remove(request: &Request<'_>, name: &str) {
-    // SAFETY: the request has not ended; its headers are a list of `ngx_table_elt_t`, each with a
-    // key.
+    // SAFETY: the request is live; `headers` is a list of `ngx_table_elt_t`, each with a key.
     unsafe {
         let headers = &raw mut (*request.as_ptr()).headers_out.headers;
         let mut part: *mut ngx_list_part_t = &raw mut (*headers).part;
@@ -44,7 +43,7 @@ pub(super) fn remove(request: &Request<'_>, name: &str) {
             for index in 0..entries.nelts {
                 let entry = &mut *entries.elts.cast::<ngx_table_elt_t>().add(index);
                 if entry.key.as_bytes().eq_ignore_ascii_case(name.as_bytes()) {
-                    // A header with the hash 0 is not sent.
+                    // nginx does not send a header with the hash 0.
                     entry.hash = 0;
                 }
             }
@@ -53,23 +52,26 @@ pub(super) fn remove(request: &Request<'_>, name: &str) {
     }
 }
 
-/// For nginx, which only reads it.
+/// Makes an nginx string of bytes that nginx only reads.
 fn text(bytes: &[u8]) -> ngx_str_t {
     ngx_str_t { len: bytes.len(), data: bytes.as_ptr().cast_mut() }
 }
 
-/// Has nginx throw the body of the request away. An error: what the handler is to return.
+/// Makes nginx discard the body of the request.
+///
+/// # Errors
+///
+/// The handler's return value, if nginx fails.
 pub(super) fn discard_body(request: &Request<'_>) -> Result<(), ngx_int_t> {
-    // SAFETY: a request that has not ended.
+    // SAFETY: the request is live.
     match unsafe { ngx_http_discard_request_body(request.as_ptr()) } {
         status if status == NGX_OK as ngx_int_t => Ok(()),
         status => Err(status),
     }
 }
 
-/// Sends a response without a body to a request whose response has nothing but headers yet. Returns what the phase
-/// handler is to return: nginx then finalizes the request, which may free it, when nothing of ours refers to it any
-/// more.
+/// Sends a response that has only headers. Returns the phase handler's return value. nginx then
+/// finalizes the request and may free it, so nothing may refer to it any more.
 pub(super) fn without_body<'r>(
     request: &Request<'r>,
     status: ngx_int_t,
@@ -78,7 +80,7 @@ pub(super) fn without_body<'r>(
     if let Err(status) = discard_body(request) {
         return status;
     }
-    // SAFETY: the request has not ended; the type lives as long.
+    // SAFETY: the request is live, and `content_type` lives as long.
     unsafe {
         let out = &raw mut (*request.as_ptr()).headers_out;
         (*out).status = status.unsigned_abs();
@@ -93,13 +95,13 @@ pub(super) fn without_body<'r>(
             return sent;
         }
     }
-    // NGX_OK and NGX_AGAIN would mean something else of a phase handler. Of what could not be sent yet
-    // nginx knows.
+    // From a phase handler, NGX_OK and NGX_AGAIN have other meanings. nginx keeps unsent output in
+    // the request.
     NGX_HTTP_OK as ngx_int_t
 }
 
-/// Sends a response with `body`, which is true at this moment only. Returns what the content handler
-/// is to return.
+/// Sends a response with `body`, marked as not cacheable. Returns the content handler's return
+/// value.
 pub(super) fn with_body(
     request: &Request<'_>,
     status: ngx_int_t,
@@ -109,8 +111,8 @@ pub(super) fn with_body(
     if let Err(status) = discard_body(request) {
         return status;
     }
-    // SAFETY: the request has not ended; its pool lives as long. The buffer that is made in it has
-    // room for the body. Filters take the buffer over, not the chain link.
+    // SAFETY: the request is live, and so is its pool. The buffer has room for the body. Filters
+    // keep the buffer, but not the chain link.
     unsafe {
         let buffer = ngx_create_temp_buf(request.pool(), body.len().max(1));
         let Some(buf) = buffer.as_mut() else {
@@ -125,8 +127,8 @@ pub(super) fn with_body(
     }
 }
 
-/// Sends a response to a request whose body is thrown away: `pieces`, one after the other, which are
-/// true at this moment only. Returns what the request is finalized with.
+/// Sends `pieces`, one after the other, as the body of a response that is not cacheable. The
+/// request's own body must be discarded. Returns the status to finalize the request with.
 pub(super) fn with_pieces<'r>(
     request: &Request<'r>,
     status: ngx_int_t,
@@ -135,8 +137,8 @@ pub(super) fn with_pieces<'r>(
 ) -> ngx_int_t {
     let mut chain: *mut ngx_chain_t = ptr::null_mut();
     for piece in pieces.iter().rev() {
-        // SAFETY: the request has not ended, and its memory lives as long; so do the pieces, which are not
-        // changed any more; filters do not write to what is in `memory`.
+        // SAFETY: the request is live, and its pool lives as long. The pieces live in the pool too
+        // and do not change; filters do not write to buffers with `memory` set.
         unsafe {
             let buffer = ngx_pcalloc(request.pool(), size_of::<ngx_buf_t>()).cast::<ngx_buf_t>();
             let link = ngx_alloc_chain_link(request.pool());
@@ -157,15 +159,15 @@ pub(super) fn with_pieces<'r>(
     }
     let lengths = pieces.iter().map(String::len);
     let length = lengths.fold(0, usize::saturating_add);
-    // SAFETY: the chain was just made, of so many bytes.
+    // SAFETY: the chain was made above and has `length` bytes.
     unsafe { with_chain(request, status, media_type, chain, length) }
 }
 
-/// Sends what is in the buffers of `chain`.
+/// Sends the response headers, and the `length` bytes in the buffers of `chain`.
 ///
 /// # Safety
 ///
-/// The buffers and what is in them, so many bytes, live as long as the request.
+/// The buffers and their bytes live as long as the request.
 unsafe fn with_chain(
     request: &Request<'_>,
     status: ngx_int_t,
@@ -176,21 +178,21 @@ unsafe fn with_chain(
     if put(request, "Cache-Control", b"no-store").is_none() {
         return SERVER_ERROR;
     }
-    // SAFETY: as the caller says; the request has not ended.
+    // SAFETY: the request is live; the caller vouches for the chain.
     unsafe {
         let raw = request.as_ptr();
         let out = &raw mut (*raw).headers_out;
         (*out).status = status.unsigned_abs();
         (*out).content_length_n = i64::try_from(length).unwrap_or(i64::MAX);
         (*out).content_type = text(media_type.as_bytes());
-        // Without parameters: by these bytes filters know the type.
+        // Filters compare the type without its parameters.
         (*out).content_type_len = media_type.split(';').next().unwrap_or_default().len();
         (*out).content_type_lowcase = ptr::null_mut();
         if length == 0 {
             (*raw).set_header_only(1);
         }
         let sent = ngx_http_send_header(raw);
-        // With NGX_AGAIN the socket is full; the body waits behind the header.
+        // With NGX_AGAIN the socket is full, and the body is queued behind the header.
         let has_failed = sent == NGX_ERROR as ngx_int_t || sent > NGX_OK as ngx_int_t;
         if has_failed || (*raw).header_only() != 0 {
             return sent;

@@ -1,8 +1,9 @@
-//! The path of a synchronous request, from top to bottom: evaluate, ask the store, wait, go on; or
-//! decide without it, when it does not answer in time.
+//! The path of a synchronous request, from top to bottom: evaluate, ask the store, wait, resume. If
+//! the store does not answer in time, the decision is made without it.
 //!
-//! While a request waits, nothing that nginx does about it runs its phases: its event handlers are
-//! ours. When it goes on, it runs them once, and finds what it was suspended for kept with it.
+//! While a request waits, this module's event handlers replace nginx's, so nginx does not run its
+//! phases. A resumed request runs its phases once more, and the handler finds the suspension in the
+//! request.
 
 use nginx_sys::{NGX_DECLINED, ngx_int_t};
 
@@ -21,7 +22,8 @@ use crate::store::contract::decision::Few;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 
-/// Decides on a request some rules of which a store decides, or has it wait for that.
+/// Decides on a request whose limits include some of a store, or suspends it until the store has
+/// decided.
 #[cold]
 pub(super) fn decide<'r>(
     request: &Request<'r>,
@@ -53,7 +55,7 @@ pub(super) fn decide<'r>(
     suspend(request, suspensions, suspension)
 }
 
-/// Answers a request, unless another one of the same main request was answered.
+/// Answers a request. Admits it if another part of the same main request was decided on before.
 fn answer_if_decided<'r>(
     request: &Request<'r>,
     context: Option<&'r Context<'r>>,
@@ -64,7 +66,7 @@ fn answer_if_decided<'r>(
     }
 }
 
-/// Finds the limits of a request, its keys and costs.
+/// Evaluates the keys, limits and costs of a request.
 fn evaluate<'r>(
     request: &Request<'r>,
     conf: &'static LocationConf,
@@ -77,7 +79,7 @@ fn evaluate<'r>(
     Ok(RequestChecks { room, checks, renamed: keys.renamed() })
 }
 
-/// Has a request wait for the answer to the first part of its question.
+/// Suspends a request until the first part of its question is answered.
 fn suspend<'r>(
     request: &Request<'r>,
     slot: SuspensionSlot<'r>,
@@ -100,10 +102,11 @@ fn suspend<'r>(
     suspension.wait(request)
 }
 
-/// Has requests go on that a store has decided about, or failed to.
+/// Resumes the requests to which stores have replied, with or without a decision.
 pub(crate) fn go_on(replies: Vec<Reply>) {
     for (id, answer) in replies {
-        // A request that has ended, or was decided on without the store, is not there any more.
+        // A request that has ended, or was decided on without the store, is not registered any
+        // more.
         let goes_on = suspensions::with(id, |suspension| suspension.take(id, answer));
         if goes_on == Some(true) {
             suspensions::unset_deadline(id);
@@ -112,11 +115,11 @@ pub(crate) fn go_on(replies: Vec<Reply>) {
     }
 }
 
-/// Has the requests go on that waited for a decision, which is made.
+/// Resumes all requests that wait for a decision which has been made.
 fn wake(id: u64) {
-    // The last one may end the main request, and all others with it.
+    // Resuming the last one can end the main request, and with it all others.
     while let Some(waiting) = suspensions::with(id, |it| it.next_waiting()).flatten() {
-        // SAFETY: the event loop calls this; nothing here refers to a request any more.
+        // SAFETY: the event loop calls this function, which holds no reference to a request.
         unsafe { waiting.resume() };
     }
     suspensions::remove(id);
@@ -135,7 +138,7 @@ fn time_out(id: u64) {
     }
 }
 
-/// Decides about all requests that wait without their stores: no answer will come any more.
+/// Decides on all suspended requests without their stores, which will not answer any more.
 pub(crate) fn fail_all() {
     let ids = suspensions::ids();
     go_on(ids.into_iter().map(|id| (id, None)).collect());

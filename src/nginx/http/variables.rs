@@ -1,4 +1,4 @@
-//! The variables: what was decided, what the tightest limit said, and the client's network.
+//! Variables: the outcome, the tightest limit's values, and the client's network.
 
 use core::fmt::{self, Write as _};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ use crate::nginx::request::Request;
 use crate::policy::headers;
 use crate::table::Outcome;
 
-/// A variable's name, which ends with a NUL, and its value for a request.
+/// A variable's NUL-terminated name, and the function that returns its value for a request.
 struct OwnVariable(ngx_str_t, for<'r> fn(&Request<'r>) -> Value<'r>);
 
 type Value<'r> = Result<&'r [u8], NoValue>;
@@ -27,9 +27,9 @@ type Value<'r> = Result<&'r [u8], NoValue>;
 enum NoValue {
     /// No rule applied.
     NotFound,
-    /// It is empty.
+    /// The value is empty.
     Empty,
-    /// A variable without a value might be a key: the request fails.
+    /// No memory. The request fails, since the variable may be the key of a rule.
     NoMemory,
 }
 
@@ -79,10 +79,10 @@ static VARIABLES: [OwnVariable; 12] = [
     OwnVariable(ngx_string!("ratelimit_net"), net),
 ];
 
-/// Adds the variables to the configuration. `None`: no memory; nginx has logged it.
+/// Adds the variables to the configuration. `None` without memory, which nginx has logged.
 pub(crate) fn add(conf: &mut Conf<'_>) -> Option<()> {
     for (index, OwnVariable(name, _)) in VARIABLES.iter().enumerate() {
-        // Not cacheable: they change when the request is decided on, and when realip has its turn.
+        // Not cacheable: the decision changes the values, and so does the realip module.
         let flags = NGX_HTTP_VAR_NOCACHEABLE as ngx_uint_t;
         let variable = conf.add_variable(*name, flags)?;
         variable.get_handler = Some(get);
@@ -91,22 +91,22 @@ pub(crate) fn add(conf: &mut Conf<'_>) -> Option<()> {
     Some(())
 }
 
-/// nginx's callback for a variable: `data` is its place in the table.
+/// nginx's callback for a variable. `data` is the variable's index in `VARIABLES`.
 unsafe extern "C" fn get(
     request: *mut ngx_http_request_t,
     value: *mut ngx_variable_value_t,
     data: usize,
 ) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
-        // SAFETY: nginx passes the value to be set.
+        // SAFETY: nginx passes the value to set.
         let value = unsafe { &mut *value };
-        // SAFETY: nginx passes a request that has not ended, nor is ended here.
+        // SAFETY: nginx passes a live request, and `set` does not end it.
         let set = unsafe { Request::with(request, |request| set(request, value, data)) };
         set.map_or(NGX_ERROR as ngx_int_t, |()| NGX_OK as ngx_int_t)
     })
 }
 
-/// Sets a variable's value for a request. `None`: no memory.
+/// Sets a variable's value for a request. `None` without memory.
 fn set(request: &Request<'_>, value: &mut ngx_variable_value_t, variable: usize) -> Option<()> {
     let OwnVariable(_, value_of) = VARIABLES.get(variable)?;
     let (bytes, is_found): (&[u8], _) = match value_of(request) {
@@ -123,7 +123,7 @@ fn set(request: &Request<'_>, value: &mut ngx_variable_value_t, variable: usize)
     Some(())
 }
 
-/// Returns the name of what was decided.
+/// Returns the outcome's name.
 fn status<'r>(request: &Request<'r>) -> Value<'r> {
     let context = decision(request)?;
     if !context.is_accounted() && context.outcome != Outcome::Error {
@@ -147,8 +147,9 @@ fn tightest<'r>(request: &Request<'r>) -> Result<&'r Charge<'r, 'static>, NoValu
     decision(request)?.tightest().ok_or(NoValue::NotFound)
 }
 
-/// Returns the client's address, or the /64 that it is in, which is what one client has of IPv6. An IPv4 address
-/// within an IPv6 one is one client's, too. Nothing for a Unix socket.
+/// Returns the client's IPv4 address, or the /64 network of its IPv6 address, since one client
+/// usually has a whole /64. An IPv4 address embedded in an IPv6 address is returned as IPv4. Empty
+/// for a Unix socket.
 fn net<'r>(request: &Request<'r>) -> Value<'r> {
     match request.client_address().ok_or(NoValue::Empty)? {
         IpAddr::V4(address) => text(request, address),
@@ -162,27 +163,28 @@ fn net<'r>(request: &Request<'r>) -> Value<'r> {
     }
 }
 
-/// Returns the IPv4 address in one that is IPv4-mapped, or of the well-known prefix of NAT64 (RFC 6052).
+/// Returns the IPv4 address in an IPv4-mapped address, or in an address with the well-known NAT64
+/// prefix (RFC 6052).
 fn ipv4_in(address: Ipv6Addr) -> Option<Ipv4Addr> {
     const NAT64: u128 = 0x0064_ff9b << 96;
     let bits = address.to_bits();
     let is_of_nat64 = bits >> 32 == NAT64 >> 32;
-    // Both have it in their last 32 bits.
+    // Both kinds embed the IPv4 address in the last 32 bits.
     let has_one = is_of_nat64 || address.to_ipv4_mapped().is_some();
     has_one.then_some(Ipv4Addr::from_bits(bits as u32))
 }
 
-/// A value as text in the request's memory.
+/// Formats a value in the request's memory.
 fn text<'r>(request: &Request<'r>, value: impl fmt::Display) -> Value<'r> {
-    // The longest is the name of a namespace.
+    // The longest value is a namespace's name.
     let text = PoolText::new(request, crate::policy::namespace::MAX_NAME_LEN);
     let mut text = text.ok_or(NoValue::NoMemory)?;
-    // What it takes has room.
+    // Writing to a `PoolText` never fails, and each value has room.
     let _ = write!(text, "{value}");
     Ok(text.into_bytes())
 }
 
-/// A time as text, in seconds with up to three decimals.
+/// Formats a time in seconds, with up to three decimals.
 fn seconds<'r>(request: &Request<'r>, millis: u64) -> Value<'r> {
     let mut text = PoolText::new(request, 24).ok_or(NoValue::NoMemory)?;
     headers::text::seconds(millis, &mut |part| text.put(part));

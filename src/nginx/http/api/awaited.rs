@@ -1,5 +1,4 @@
-//! Requests to the API that wait for a store: for what it says about their calls, for a sync, or for one and
-//! then the other.
+//! API requests that wait for a store's decision, for a sync, or for both in turn.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -26,44 +25,44 @@ use crate::store::contract::decision::Answer;
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
-/// Waiting requests of this worker.
+/// The waiting API requests of this worker.
 static AWAITED: WaitingRequests<Awaited<'static>> = WaitingRequests::of(Asker::Api);
 
-/// The wait of a request.
+/// The wait of an API request.
 struct Awaited<'r> {
-    /// Timer after which it is answered that the store has not. It also keeps a worker that is to
-    /// end.
+    /// Timer after which the request is answered without the store. nginx does not exit before it
+    /// fires.
     deadline: EventTimer<'r>,
     request: Cell<Option<Held>>,
     stage: Cell<Stage>,
 }
 
-/// The progress of the wait.
+/// Progress of the wait.
 #[derive(Default)]
 enum Stage {
-    /// It is answered.
+    /// The request is answered.
     #[default]
     Answered,
-    /// A sync is under way, after which its store is asked.
+    /// A sync is running; its end leads to the question to the store.
     SyncsFirst(Box<AskedStore>),
-    /// Its store is asked.
+    /// The store is asked.
     Asked(Box<AskedStore>),
-    /// A sync is under way; if it is one that a call leads to, that says what is answered.
+    /// A sync is running. If a call led to it, the call makes the answer.
     Syncs(Option<Box<AskedStore>>),
 }
 
-/// A store that is asked about a call.
+/// A call, and the store that is asked about it.
 struct AskedStore {
     call: Box<StoreCall<'static, 'static>>,
     synchronous: Synchronous,
     decider: usize,
     since: Instant,
-    /// Namespace that is synced if the call leads to that, and the longest time of the sync.
+    /// Namespace to sync if the call requires that, and the longest time of the sync.
     sync: (&'static str, Duration),
 }
 
-/// Has `namespace` synced, and answers when that is done, or has not been for so long. Returns what the
-/// content handler is to return.
+/// Syncs `namespace`, and answers when the sync ends, or after `timeout`. Returns the content
+/// handler's return value.
 pub(super) fn answer_synced(
     request: &Request<'_>,
     namespace: &'static str,
@@ -77,13 +76,13 @@ pub(super) fn answer_synced(
     };
     match begin_sync(awaited.id, awaited, namespace, timeout) {
         true => stay(request),
-        // This process syncs nothing.
+        // This process runs no syncs.
         false => cancel(awaited, |_| send_synced(request, None)),
     }
 }
 
-/// Asks the store about a call, and answers when it has said what is decided, or `on_error` has. If that leads
-/// to a sync, it is answered when that is done. Returns what the content handler is to return.
+/// Asks the store about a call. The request is answered when the store has decided, when `on_error`
+/// has, or after the sync that the decision requires. Returns the content handler's return value.
 pub(super) fn answer_asked(
     request: &Request<'_>,
     call: Box<StoreCall<'static, 'static>>,
@@ -121,7 +120,7 @@ pub(super) fn answer_asked(
     })
 }
 
-/// Asks the store for request `id`. Returns whether it is asked.
+/// Asks the store for request `id`. Returns whether the store was asked.
 fn ask(id: u64, awaited: &Awaited<'_>, mut asked: Box<AskedStore>) -> bool {
     asked.since = Instant::now();
     let millis = millis(asked.synchronous.timeout);
@@ -140,23 +139,23 @@ fn ask(id: u64, awaited: &Awaited<'_>, mut asked: Box<AskedStore>) -> bool {
     is_asked
 }
 
-/// Has a request be found by a number. `None`: there is no memory.
+/// Registers the wait of a request under a new number. `None` without memory.
 fn wait<'r>(request: &Request<'r>, stage: Stage) -> Option<&'r OwnedWait<'r, Awaited<'static>>> {
     AWAITED.add(request, |id| Awaited {
         deadline: EventTimer::new(request.log(), time_out, id),
-        // SAFETY: the request owns this.
+        // SAFETY: the request owns the wait.
         request: Cell::new(Some(unsafe { Held::new(request) })),
         stage: Cell::new(stage),
     })
 }
 
-/// Has the request stay until it is answered.
+/// Keeps the request alive until it is answered.
 fn stay(request: &Request<'_>) -> ngx_int_t {
     held::stay(request);
     NGX_DONE as ngx_int_t
 }
 
-/// Answers a request at once that was to wait.
+/// Ends the wait of a request that could not begin, and answers it.
 fn cancel(
     awaited: &OwnedWait<'_, Awaited<'static>>,
     answer: impl FnOnce(Stage) -> ngx_int_t,
@@ -165,7 +164,7 @@ fn cancel(
     answer(awaited.stage.take())
 }
 
-/// Has a sync begin that the request waits for, but for no longer than that; returns whether this process
+/// Begins a sync for which the request waits at most `timeout`. Returns whether this process runs
 /// syncs.
 fn begin_sync(id: u64, awaited: &Awaited<'_>, namespace: &str, timeout: Duration) -> bool {
     let waiter = SyncWaiter { done, id };
@@ -176,10 +175,11 @@ fn begin_sync(id: u64, awaited: &Awaited<'_>, namespace: &str, timeout: Duration
     is_begun
 }
 
-/// Takes what stores reply about calls.
+/// Takes the stores' replies about calls.
 pub(crate) fn take_replies(replies: Vec<Reply>) {
     for (id, answer) in replies {
-        // One that has ended, or was decided without the store, is not there any more, or further on.
+        // A request that has ended or was decided on without the store is not at this stage any
+        // more.
         let asked = take(id, |stage| match stage {
             Stage::Asked(asked) => Ok(asked),
             other => Err(other),
@@ -190,12 +190,12 @@ pub(crate) fn take_replies(replies: Vec<Reply>) {
     }
 }
 
-/// Answers all requests that wait: this process syncs no more.
+/// Answers all waiting requests without a store or sync, since this process runs no more syncs.
 pub(crate) fn fail_all() {
     AWAITED.ids().into_iter().for_each(fail);
 }
 
-/// The store has not answered in time.
+/// Answers request `id` without the store, which has not answered in time.
 fn time_out(id: u64) {
     let decider = AWAITED.with(id, |awaited| {
         let stage = awaited.stage.take();
@@ -225,7 +225,8 @@ fn fail(id: u64) {
     }
 }
 
-/// The sync that request `id` waited for has ended so, if that has not been answered.
+/// Continues request `id` after its sync, unless it was answered meanwhile. `report` is `None` if
+/// the sync did not end in time.
 fn done(id: u64, report: Option<Report>) {
     let stage = take(id, |stage| match stage {
         Stage::SyncsFirst(_) | Stage::Syncs(_) => Ok(stage),
@@ -249,7 +250,7 @@ fn end_without_store(id: u64, asked: &AskedStore) {
     end(id, |request| send(request, without_store(&asked.call, asked.synchronous)));
 }
 
-/// Goes on with request `id` by the store's answer, or without one.
+/// Continues request `id` with the store's answer, or without one.
 fn decide(id: u64, mut asked: Box<AskedStore>, answer: Option<Answer>) {
     asked.call.count_wait(asked.since.elapsed());
     let store = asked.synchronous.store;
@@ -277,19 +278,19 @@ fn decide(id: u64, mut asked: Box<AskedStore>, answer: Option<Answer>) {
     }
 }
 
-/// Answers request `id`, whose sync has ended so.
+/// Answers request `id` after its sync.
 fn answer_of_sync(id: u64, asked: Option<Box<AskedStore>>, report: Option<Report>) {
     let Some((mut asked, _)) = asked.zip(report) else {
         return end(id, |request| send_synced(request, report));
     };
     for (decider, question) in asked.call.repairs(asked.synchronous.store) {
-        // The call does not wait for the repair, which is seldom needed.
+        // The call does not wait for a repair, which is rarely needed.
         sync::tell(decider, &question);
     }
     end(id, |request| send(request, asked.call.synced(&NgxClock)));
 }
 
-/// Takes the stage of request `id`, if it is one of those that `of` takes.
+/// Takes the stage of request `id`, if `of` returns it as `Ok`; otherwise restores the stage.
 fn take<T>(id: u64, of: impl FnOnce(Stage) -> Result<T, Stage>) -> Option<T> {
     let taken = AWAITED.with(id, |awaited| match of(awaited.stage.take()) {
         Ok(taken) => Some(taken),
@@ -310,7 +311,7 @@ fn end(id: u64, answer: impl FnOnce(&Request<'_>) -> ngx_int_t) {
     AWAITED.remove(id);
     if let Some(held) = held.flatten() {
         let sent = held.with(answer);
-        // SAFETY: the event loop calls this; nothing here refers to the request any more.
+        // SAFETY: the event loop calls this function, which holds no reference to the request.
         unsafe { held.finalize(sent) };
     }
 }
@@ -331,7 +332,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the answer without the store.
+/// Returns the answer to a call without the store.
 fn without_store(
     call: &StoreCall<'static, 'static>,
     synchronous: Synchronous,

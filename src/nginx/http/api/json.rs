@@ -1,4 +1,4 @@
-//! Answers of the API: a status, and an object.
+//! JSON responses of the API.
 
 use nginx_sys::{NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_int_t};
 
@@ -9,13 +9,13 @@ use crate::nginx::request::Request;
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
-/// Answers with a body. Returns what the content handler is to return.
+/// Sends a response with a JSON body. Returns the content handler's return value.
 pub(super) fn with_json(request: &Request<'_>, status: u16, body: &str) -> ngx_int_t {
     let status = ngx_int_t::try_from(status).unwrap_or(SERVER_ERROR);
     respond::with_body(request, status, MEDIA_TYPE, body.as_bytes())
 }
 
-/// Answers what cannot be done.
+/// Sends an error of the API.
 pub(super) fn refuse(request: &Request<'_>, error: &ApiError) -> ngx_int_t {
     if let Some(allow) = error.allow
         && put(request, "Allow", allow.as_bytes()).is_none()

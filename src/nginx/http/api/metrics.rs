@@ -1,4 +1,4 @@
-//! `ratelimit_metrics`: how this node is doing, for Prometheus.
+//! `ratelimit_metrics`: this node's metrics for Prometheus.
 
 use nginx_sys::{
     NGX_HTTP_GET, NGX_HTTP_HEAD, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_NOT_ALLOWED,
@@ -18,7 +18,7 @@ const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 /// nginx's callback for the content of a location.
 pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_int_t {
     guard(SERVER_ERROR, || {
-        // SAFETY: nginx passes a request that has not ended, nor is ended here.
+        // SAFETY: nginx passes a live request, and `answer` does not end it.
         unsafe { Request::with(request, answer) }
     })
 }

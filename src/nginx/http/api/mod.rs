@@ -1,4 +1,4 @@
-//! `ratelimit_api`: zones, namespaces and counters, in JSON.
+//! `ratelimit_api`: zones, namespaces and counters as JSON.
 
 pub(crate) mod awaited;
 mod json;
@@ -31,20 +31,20 @@ const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 /// nginx's callback for the content of a location.
 pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_int_t {
     guard(SERVER_ERROR, || {
-        // SAFETY: nginx passes a request that has not ended, nor is ended here.
+        // SAFETY: nginx passes a live request, and `respond_to` does not end it.
         unsafe { Request::with(request, respond_to) }
     })
 }
 
 /// The answer to a request.
 enum ApiAnswer {
-    /// A body, with this status.
+    /// A status and a body.
     Body(u16, String),
-    /// An answer that may be long.
+    /// A body that may be long, written in steps.
     Steps(Steps),
-    /// An answer that is known when this namespace is synced, or has not been for so long.
+    /// The answer follows a sync of this namespace, or the end of this time.
     Synced(&'static str, Duration),
-    /// The answer needs the store's decision; and a reset also a sync of this namespace, within this time.
+    /// The answer needs the store's decision. A reset also syncs this namespace within this time.
     Asked(Box<StoreCall<'static, 'static>>, Synchronous, (&'static str, Duration)),
 }
 
@@ -74,17 +74,17 @@ fn respond_to(request: &Request<'_>) -> ngx_int_t {
     }
 }
 
-/// The request, as the API reads it.
+/// Reads nginx's request as a request to the API.
 fn read<'r>(
     request: &Request<'r>,
     location: &LocationConf,
     core: &'static ngx_http_core_loc_conf_t,
 ) -> api::ApiRequest<'r> {
     let uri = request.uri();
-    // SAFETY: the name of a location lives as long as its configuration.
+    // SAFETY: a location's name lives as long as its configuration.
     let name: &[u8] = unsafe { bytes(&core.name) };
-    // The name of a location that is a regular expression is none that a path begins with: there,
-    // the API's own part tells where it begins.
+    // The name of a regular-expression location is not a prefix of the path. The API's part of the
+    // path shows where it begins.
     let name = name.strip_suffix(b"/").unwrap_or(name);
     let start = if core.regex.is_null() {
         if uri.starts_with(name) { name.len() } else { uri.len() }
@@ -108,8 +108,8 @@ fn read<'r>(
     }
 }
 
-/// Returns the start of the API's own part of a path, of which it is not known what leads to it;
-/// the end, if that is all.
+/// Returns the index in `uri` at which the API's part begins, without knowing the location's
+/// prefix. Returns the length of `uri` if the API's part is empty.
 fn start_of_call(uri: &[u8]) -> usize {
     const PART: &[u8] = b"/namespaces/";
     let start = uri.windows(PART.len()).position(|part| part == PART);
@@ -155,7 +155,7 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
                 None => {
                     let body = api::reset(reset, namespace, &counting, &NgxClock)?;
                     if let Some((name, _)) = main.synced_of(&reset.read.namespace) {
-                        // The answer does not wait for the push, which a store may delay.
+                        // The answer does not wait for the push, which a slow store would delay.
                         sync::sync_now(name);
                     }
                     body
@@ -179,7 +179,7 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
     Ok(ApiAnswer::Body(200, body))
 }
 
-/// Answers a call about which the store of the namespace of this name is asked.
+/// Answers a call that the store of namespace `name` decides.
 fn of_store(
     main: &'static MainConf,
     asked: StoreCall<'static, 'static>,

@@ -1,5 +1,5 @@
-//! Answers that may be long: written in steps over several turns of the event loop, so that none of
-//! them holds a worker, and sent when they are whole.
+//! Long responses, which are written in steps over several turns of the event loop, so that no step
+//! blocks the worker for long. They are sent when they are complete.
 
 use core::cell::RefCell;
 use core::time::Duration;
@@ -21,33 +21,33 @@ use crate::table::CounterTable;
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
-/// Pieces of a text, each of them made in far less than a [`TURN`]; they may be empty.
+/// Pieces of a text. Each takes far less than a [`TURN`] to make, and may be empty.
 pub(super) type Steps = Box<dyn Iterator<Item = String>>;
 
-/// After so long, the event loop has its turn.
+/// Longest time of one turn.
 const TURN: Duration = Duration::from_micros(250);
 
-/// All answers of this worker that are not whole.
+/// The unfinished pages of this worker.
 static PAGES: WaitingRequests<UnfinishedPage<'static>> = WaitingRequests::of(Asker::Request);
 
-/// A writer of a request's answer.
+/// Writes the body of one response.
 struct PageWriter {
-    /// Table that records for how long the event loop was held.
+    /// Table that records how long each turn blocked the event loop.
     table: Option<&'static CounterTable<'static>>,
     media_type: &'static str,
     steps: Steps,
     pieces: Vec<String>,
 }
 
-/// A page that is not whole.
+/// A page that is still being written.
 struct UnfinishedPage<'r> {
-    /// It also keeps a worker that is to end.
+    /// Timer for the next turn. nginx does not exit before it fires.
     timer: EventTimer<'r>,
-    /// `None` when it is whole.
+    /// `None` once the page is complete.
     page: RefCell<Option<(Held, PageWriter)>>,
 }
 
-/// First looks at everything, then writes what was seen as `page` does.
+/// Collects the whole status first, then writes it with `page`.
 pub(super) fn of_status<P: Iterator<Item = String> + 'static>(
     mut look: Look,
     page: fn(Status<'static>) -> P,
@@ -64,8 +64,8 @@ pub(super) fn of_status<P: Iterator<Item = String> + 'static>(
     }))
 }
 
-/// Answers with what `steps` write: at once if that takes less than a turn. Returns what the content
-/// handler is to return.
+/// Answers with the pieces of `steps`: at once if one turn is enough. Returns the content handler's
+/// return value.
 pub(super) fn answer(
     request: &Request<'_>,
     table: Option<&'static CounterTable<'static>>,
@@ -85,7 +85,7 @@ pub(super) fn answer(
     }
 }
 
-/// Has a request wait until its page is whole. `None`: there is no memory.
+/// Suspends a request until its page is complete. `None` without memory.
 fn wait(request: &Request<'_>, page: PageWriter) -> Option<()> {
     let unfinished = PAGES.add(request, |id| UnfinishedPage {
         timer: EventTimer::new(request.log(), take_turn, id),
@@ -98,7 +98,7 @@ fn wait(request: &Request<'_>, page: PageWriter) -> Option<()> {
 }
 
 impl PageWriter {
-    /// Writes for a turn; returns whether the answer is whole.
+    /// Writes for one turn. Returns whether the page is complete.
     fn go_on(&mut self) -> bool {
         measured(self.table, || {
             let start = Instant::now();
@@ -113,7 +113,7 @@ impl PageWriter {
         })
     }
 
-    /// Sends the pieces, and returns what the request is finalized with.
+    /// Sends the pieces. Returns the status to finalize the request with.
     fn send(self, request: &Request<'_>) -> ngx_int_t {
         match request.own(self.pieces) {
             Some(pieces) => {
@@ -126,13 +126,13 @@ impl PageWriter {
 }
 
 impl UnfinishedPage<'_> {
-    /// Has it go on when the event loop has looked at everything else.
+    /// Schedules the next turn after the other pending events.
     fn wait(&self) {
-        // A timer of no time would be called before anything else is looked at.
+        // A timer of 0 ms would fire before the other events.
         self.timer.set(1);
     }
 
-    /// Writes for a turn; returns the page, and whose it is, if it is whole.
+    /// Writes for one turn. Returns the page and its request when the page is complete.
     fn go_on(&self) -> Option<(Held, PageWriter)> {
         let mut page = self.page.try_borrow_mut().ok()?;
         if page.as_mut().is_some_and(|(_, page)| page.go_on()) {
@@ -147,12 +147,12 @@ impl RequestWait for UnfinishedPage<'static> {
     type Of<'r> = UnfinishedPage<'r>;
 }
 
-/// Goes on with page `id` in a later turn of the event loop.
+/// Continues page `id` in a later turn of the event loop.
 fn take_turn(id: u64) {
     let Some((held, page)) = PAGES.with(id, |page| page.go_on()).flatten() else {
         return;
     };
     let sent = held.with(|request| page.send(request));
-    // SAFETY: this is a timer of the event loop; nothing here refers to the request any more.
+    // SAFETY: the event loop calls this function as a timer; no reference to the request is left.
     unsafe { held.finalize(sent) };
 }

@@ -1,4 +1,4 @@
-//! Requests that nginx leaves for a while, and that go on in a later turn of its event loop.
+//! Requests that are suspended, and resume in a later turn of nginx's event loop.
 
 pub(super) mod suspension;
 pub(crate) mod suspensions;
@@ -16,37 +16,39 @@ use nginx_sys::{
 use crate::nginx::request::Request;
 use crate::store::contract::decision::Few;
 
-/// A request that is kept from one callback to another. Resuming consumes it: the request may end.
+/// A request that is kept from one callback to another. Resuming consumes it, since the request may
+/// end.
 pub(super) struct Held(*mut ngx_http_request_t);
 
 impl Held {
     /// # Safety
     ///
-    /// The request owns what keeps it ([`Request::own`]), or counts it: so it is not used after the
-    /// request has ended.
+    /// The request must own the place that the value is stored in ([`Request::own`]), or be counted
+    /// for it ([`stay`]), so that the value is not used after the request has ended.
     pub(super) unsafe fn new(request: &Request<'_>) -> Held {
         Held(request.as_ptr())
     }
 
-    /// Whether it is that request.
+    /// Returns whether this is `request`.
     fn is(&self, request: &Request<'_>) -> bool {
         self.0 == request.as_ptr()
     }
 
     /// Calls `callback` with the request.
     pub(super) fn with<T>(&self, callback: impl FnOnce(&Request<'_>) -> T) -> T {
-        // SAFETY: as `new` was promised; what ends a request takes it from here.
+        // SAFETY: the request is live, by the contract of `new`; code that ends a request takes the
+        // `Held` first.
         unsafe { Request::with(self.0, callback) }
     }
 
-    /// Ends the request, or its part in a response, with `status`.
+    /// Finalizes the request, or its part in a response, with `status`.
     ///
     /// # Safety
     ///
-    /// This is called by the event loop, not by a callback with a request: nothing refers to any
-    /// request, nor to what one owns.
+    /// Only the event loop may call this, not a callback with a request: no reference may exist to
+    /// any request or to anything that a request owns.
     pub(super) unsafe fn finalize(self, status: ngx_int_t) {
-        // SAFETY: it has not ended, as `new` was promised; its connection ends later.
+        // SAFETY: the request is live, by the contract of `new`; its connection ends after it.
         unsafe {
             let connection = (*self.0).connection;
             ngx_http_finalize_request(self.0, status);
@@ -58,10 +60,10 @@ impl Held {
     ///
     /// # Safety
     ///
-    /// As of [`Held::finalize`].
+    /// See [`Held::finalize`].
     unsafe fn run_phases(self) {
         self.be_logged();
-        // SAFETY: as above.
+        // SAFETY: as in [`Held::finalize`].
         unsafe {
             let connection = (*self.0).connection;
             ngx_http_core_run_phases(self.0);
@@ -69,10 +71,10 @@ impl Held {
         }
     }
 
-    /// Has lines of the log be about the request.
+    /// Makes the connection's log lines name this request.
     fn be_logged(&self) {
-        // SAFETY: it has not ended, as `new` was promised; its connection and the log of that end later, and the log has
-        // a context that says about which request the lines are.
+        // SAFETY: the request is live, by the contract of `new`. Its connection and the
+        // connection's log end after it, and the log's `data` is an `ngx_http_log_ctx_t`.
         unsafe {
             let log = (*(*self.0).connection).log;
             let context = (*log).data.cast::<ngx_http_log_ctx_t>();
@@ -81,9 +83,10 @@ impl Held {
     }
 }
 
-/// Has the request stay until [`Held::finalize`], and be told when its client goes.
+/// Keeps the request alive until [`Held::finalize`], and lets nginx detect that the client has
+/// closed the connection.
 pub(super) fn stay(request: &Request<'_>) {
-    // SAFETY: a request that has not ended.
+    // SAFETY: the request is live.
     unsafe {
         let main = request.main().as_ptr();
         (*main).set_count((*main).count().wrapping_add(1));
@@ -93,13 +96,14 @@ pub(super) fn stay(request: &Request<'_>) {
     }
 }
 
-/// Has nginx notice if the client goes. Returns what it did before when there was something to read;
-/// `None`: it still does.
+/// Makes nginx detect that the client has closed the connection. Returns the read handler that this
+/// replaces; `None` if it replaces none.
 fn watch_client(request: &Request<'_>) -> Option<ngx_http_event_handler_pt> {
     let request = request.as_ptr();
-    // SAFETY: a request that has not ended.
+    // SAFETY: the request is live.
     unsafe {
-        // A body that is thrown away has to be read; if the client goes, that notices it, too.
+        // While nginx discards the body, its read handler must stay; that one detects a closed
+        // connection too.
         if (*request).discard_body() != 0 {
             return None;
         }
@@ -109,24 +113,24 @@ fn watch_client(request: &Request<'_>) -> Option<ngx_http_event_handler_pt> {
     }
 }
 
-/// A request that waits in a phase: nginx runs its phases no more until it is resumed.
+/// A request that is suspended in a phase. nginx does not run its phases until it is resumed.
 pub(crate) struct Waiting {
     request: Held,
-    /// Read handler that it has otherwise; `None`: it is still set.
+    /// The request's own read handler; `None` if it was not replaced.
     read_event_handler: Option<ngx_http_event_handler_pt>,
 }
 
 impl Waiting {
-    /// Has a request wait. `None`: nginx cannot watch its connection.
+    /// Suspends a request. `None` if nginx cannot watch its connection.
     ///
     /// # Safety
     ///
-    /// As of [`Held::new`].
+    /// See [`Held::new`].
     pub(super) unsafe fn begin(request: &Request<'_>) -> Option<Waiting> {
-        // SAFETY: a request that has not ended, with its connection.
+        // SAFETY: the request and its connection are live.
         unsafe {
             let read = (*request.connection()).read;
-            // As limit_req does: what has come already is not told of again.
+            // As in nginx's limit_req: no event will report bytes that have already arrived.
             if (*read).ready() != 0 {
                 ngx_post_event(read, &raw mut ngx_posted_events);
             } else if ngx_handle_read_event(read, 0) != NGX_OK as ngx_int_t {
@@ -135,40 +139,41 @@ impl Waiting {
             let read_event_handler = watch_client(request);
             (*request.as_ptr()).write_event_handler = Some(WHILE_WAITING);
             Some(Waiting {
-                // SAFETY: the caller's promise.
+                // SAFETY: by the caller's contract.
                 request: Held::new(request),
                 read_event_handler,
             })
         }
     }
 
-    /// Whether it is that request.
+    /// Returns whether this is `request`.
     fn is(&self, request: &Request<'_>) -> bool {
         self.request.is(request)
     }
 
-    /// Has the request run its phases, once: nginx does so only of requests that do not wait.
+    /// Resumes the request by running its phases, unless it does not wait any more.
     ///
     /// # Safety
     ///
-    /// As of [`Held::finalize`].
+    /// See [`Held::finalize`].
     pub(super) unsafe fn resume(self) {
         if self.end() {
-            // SAFETY: the caller's promise.
+            // SAFETY: by the caller's contract.
             unsafe { self.request.run_phases() };
         }
     }
 
-    /// Has nginx answer the request as it does errors of this status, by the page of `error_page` if there is one.
+    /// Makes nginx answer the request with an error of this status, by the page of `error_page` if
+    /// there is one.
     ///
     /// # Safety
     ///
-    /// As of [`Held::finalize`].
+    /// See [`Held::finalize`].
     pub(super) unsafe fn answer_error(self, status: ngx_int_t) {
         if self.end() {
             self.request.be_logged();
-            // SAFETY: the caller's promise; the request has not ended. Its part in what is going on ends with what nginx
-            // says of the answer.
+            // SAFETY: by the caller's contract; the request is live. Finalizing with nginx's return
+            // value ends the wait.
             unsafe {
                 let answer = ngx_http_special_response_handler(self.request.0, status);
                 self.request.finalize(answer);
@@ -176,14 +181,15 @@ impl Waiting {
         }
     }
 
-    /// Gives the request its event handlers back. Returns whether it still waited.
+    /// Restores the event handlers of the request. Returns whether it still waited.
     fn end(&self) -> bool {
         self.request.with(|request| {
             let request = request.as_ptr();
-            // SAFETY: a request that has not ended.
+            // SAFETY: the request is live.
             unsafe {
                 let handler = (*request).write_event_handler;
-                // If not, nginx took it elsewhere, such as to a `post_action`, since its client went.
+                // Otherwise nginx has moved the request on, such as to a `post_action` after its
+                // client closed the connection.
                 let does_wait = handler.is_some_and(|it| fn_addr_eq(it, WHILE_WAITING));
                 if does_wait {
                     if let Some(handler) = self.read_event_handler {
@@ -197,39 +203,39 @@ impl Waiting {
     }
 }
 
-/// A main request or subrequests of it that wait for the same thing.
+/// A main request and subrequests of it that wait for the same thing.
 #[derive(Default)]
 pub(super) struct WaitingParts(Few<Waiting>);
 
 impl WaitingParts {
-    /// Has a request wait, too. `None`: nginx cannot watch its connection.
+    /// Suspends `request` as well. `None` if nginx cannot watch its connection.
     ///
     /// # Safety
     ///
-    /// As of [`Held::new`].
+    /// See [`Held::new`].
     pub(super) unsafe fn add(&mut self, request: &Request<'_>) -> Option<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's contract.
         let waiting = unsafe { Waiting::begin(request) }?;
-        // Its phases may be run although nothing has woken it.
+        // nginx may run the phases of a request that waits already.
         if !self.0.iter().any(|it| it.is(request)) {
             self.0.push(waiting);
         }
         Some(())
     }
 
-    /// Takes the next one that is to go on.
+    /// Takes the next part to resume.
     pub(super) fn next(&mut self) -> Option<Waiting> {
         (!self.0.is_empty()).then(|| self.0.remove(0))
     }
 }
 
-/// Handler that nginx calls where a waiting request could write: because its connection can, or
-/// because it is its turn among the subrequests of a response.
+/// Write handler of a suspended request. nginx calls it when the connection is writable, or when
+/// the subrequest's turn in the response comes.
 static WHILE_WAITING: unsafe extern "C" fn(*mut ngx_http_request_t) = while_waiting;
 
 unsafe extern "C" fn while_waiting(request: *mut ngx_http_request_t) {
-    // SAFETY: nginx passes a request that has not ended, with its connection. It may free it then, with
-    // what it was suspended for, to which nothing refers now.
+    // SAFETY: nginx passes a live request with its connection. Finalizing may free the request and
+    // its suspension, to which no reference is left.
     unsafe {
         if (*(*request).connection).error() != 0 {
             ngx_http_finalize_request(request, NGX_HTTP_CLIENT_CLOSED_REQUEST as ngx_int_t);

@@ -1,5 +1,5 @@
-//! The suspension of a request: the questions to stores, one after the other, their answers, and
-//! the decision that follows.
+//! The suspension of a request: the questions to stores, one after another, their answers, and the
+//! decision.
 
 use core::cell::{Cell, RefCell};
 use core::ptr;
@@ -32,47 +32,47 @@ use crate::table::Outcome;
 
 const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
 
-/// The counters that were over a limit a moment ago.
+/// This worker's cache of counters that were over a limit a moment ago.
 static REFUSALS: OfEventLoop<RefCell<Option<RejectionCache>>> = OfEventLoop(RefCell::new(None));
 
-/// The limits of a request, with its keys and costs, and memory for what is decided.
+/// The limits of a request with its keys and costs, and memory for the decision.
 pub(crate) struct RequestChecks<'r> {
     pub(crate) room: Room<'r>,
     pub(crate) checks: Few<LimitCheck<'r, 'static>>,
     pub(crate) renamed: Option<&'r Renamed<'r>>,
 }
 
-/// A request that is evaluated, and what stores have said of it so far.
+/// An evaluated request, and the stores' answers about it so far.
 pub(crate) struct Suspension<'r> {
     slot: ContextSlot<'r>,
     rules: &'static RuleSet,
     settings: &'static Settings,
-    /// Memory for the decision, until it is made.
+    /// Memory for the decision; `None` once it is made.
     room: Option<Room<'r>>,
     checks: Few<LimitCheck<'r, 'static>>,
     renamed: Option<&'r Renamed<'r>>,
     answered: Few<Option<Answered>>,
-    /// Questions to stores, one after the other.
+    /// Questions to stores, asked one after another.
     parts: Few<StoreQuestion>,
-    /// The index of the part that is being asked.
+    /// Index of the part that is being asked.
     part: usize,
-    /// The deadline of the answer, by nginx's monotonic clock in milliseconds.
+    /// Deadline of the answer, in milliseconds of nginx's monotonic clock.
     deadline: u64,
     on_error: OnError,
-    /// Since when it waits, if it does.
+    /// Start of the wait; `None` if the request does not wait.
     waits_since: Option<Instant>,
     pub(crate) is_waiting: bool,
     /// Whether a store has failed.
     has_failed: bool,
-    /// The namespace whose store did.
+    /// Namespace whose store failed.
     silent: Option<Arc<str>>,
-    /// The request that asks, and others of the same main request that reached rules meanwhile.
+    /// The request that the decision is about, and other parts of the same main request that
+    /// reached rules meanwhile.
     waiting: WaitingParts,
 }
 
 impl<'r> Suspension<'r> {
-    /// Creates the suspension of an evaluated request, with the questions of the namespaces whose
-    /// stores decide.
+    /// Creates the suspension of an evaluated request, with questions to the stores that decide.
     pub(crate) fn new(
         slot: ContextSlot<'r>,
         evaluated: RequestChecks<'r>,
@@ -101,39 +101,40 @@ impl<'r> Suspension<'r> {
         }
     }
 
-    /// Returns how long ago the deadline was.
+    /// Returns the time since the deadline.
     pub(crate) fn overdue(&self) -> Duration {
         Duration::from_millis(monotonic_millis().saturating_sub(self.deadline))
     }
 
-    /// Begins to wait until the deadline. Returns for how long, in milliseconds.
+    /// Starts the wait. Returns the milliseconds until the deadline.
     pub(crate) fn begin(&mut self) -> u64 {
         self.waits_since = Some(Instant::now());
         self.deadline.saturating_sub(monotonic_millis())
     }
 
-    /// Returns the checks about which stores are asked, if hits of some of them are to be charged
-    /// ahead. A request that only asks has none: it would have hits charged that nobody spends.
+    /// Returns the checks, if some of their hits are to be reserved ahead. `None` for a request
+    /// that costs nothing: it would reserve hits that nobody spends.
     pub(crate) fn reserving(&self) -> Option<&[LimitCheck<'r, 'static>]> {
         let active = self.rules.active();
         let costs = || self.checks.iter().any(|check| check.cost > Hits::ZERO);
         (active.is_reserving && (active.has_deferred || costs())).then_some(&*self.checks)
     }
 
-    /// Has a request wait: the one that asks, or another one of the same main request.
+    /// Suspends `request`: the one that the decision is about, or another part of the same main
+    /// request.
     pub(crate) fn wait(&mut self, request: &Request<'r>) -> Result<ngx_int_t, EvaluationError> {
-        // SAFETY: the main request owns this; what is left of its subrequests ends with it.
+        // SAFETY: the main request owns `self`, and its subrequests end no later than it does.
         let waits = unsafe { self.waiting.add(request) };
         waits.map(|()| AGAIN).ok_or(EvaluationError)
     }
 
-    /// The next request that is to go on, since the decision is made.
+    /// Takes the next request to resume after the decision.
     pub(crate) fn next_waiting(&mut self) -> Option<Waiting> {
         self.waiting.next()
     }
 
-    /// Decides without asking, if there is nothing to ask about, or what a store would say is known, or
-    /// one does not answer, as far as is known. Returns whether stores are to be asked.
+    /// Decides without asking if no store is to be asked, if the rejection cache knows the answer,
+    /// or if the circuit of a store is open. Returns whether stores are to be asked.
     pub(crate) fn prepare(&mut self) -> bool {
         if self.parts.is_empty() || self.recall() {
             return false;
@@ -146,7 +147,7 @@ impl<'r> Suspension<'r> {
         down.is_none()
     }
 
-    /// Asks the store about the present part of request `id`. Returns whether there is one to answer.
+    /// Asks the store about the current part of request `id`. Returns whether the store was asked.
     pub(crate) fn ask(&self, id: u64) -> bool {
         let Some(part) = self.parts.get(self.part) else {
             return false;
@@ -154,8 +155,9 @@ impl<'r> Suspension<'r> {
         sync::ask(part.decider, Some(id), self.deadline, &part.question)
     }
 
-    /// Recalls what stores said a moment ago. Returns whether that refuses the request, so that none need
-    /// be asked. What rejected hits are charged has to be charged.
+    /// Looks the request up in the rejection cache. Returns whether it refuses the request, so that
+    /// no store is asked. Always false with `count_rejected`, since the store must then charge the
+    /// rejected hits.
     fn recall(&mut self) -> bool {
         if self.settings.count_rejected {
             return false;
@@ -166,13 +168,14 @@ impl<'r> Suspension<'r> {
         let is_known = known.is_some();
         if let Some(known) = known {
             self.answered = known;
-            // No store was asked: there is nothing to refund.
+            // No store was asked, so there is nothing to refund.
             self.parts.clear();
         }
         is_known
     }
 
-    /// Takes the answer to the present part of request `id`. Returns whether the request can go on.
+    /// Takes the answer to the current part of request `id`. Returns whether the request can
+    /// resume.
     pub(crate) fn take(&mut self, id: u64, reply: Option<Answer>) -> bool {
         if !self.is_waiting {
             return false;
@@ -190,7 +193,7 @@ impl<'r> Suspension<'r> {
         }
         let is_over = !is_admitted && !self.settings.count_rejected;
         if is_over || self.part >= self.parts.len() {
-            // A part that refused was not charged.
+            // A store that refuses a part has not charged it.
             self.parts.truncate(self.part.saturating_sub(usize::from(is_over)));
             self.is_waiting = false;
             return true;
@@ -201,17 +204,17 @@ impl<'r> Suspension<'r> {
         !self.is_waiting
     }
 
-    /// The number of the decider that is asked now.
+    /// Returns the number of the decider of the current part.
     pub(crate) fn decider(&self) -> Option<usize> {
         self.parts.get(self.part).map(|part| part.decider)
     }
 
-    /// Decides without the store that was asked last.
+    /// Decides without the store of the current part.
     pub(crate) fn fail(&mut self) {
         self.fail_at(self.part);
     }
 
-    /// Decides without the store that has this part.
+    /// Decides without the store of this part.
     fn fail_at(&mut self, part: usize) {
         let counters = self.parts.get(part).map(|part| &part.question.counters);
         let counter = counters.and_then(|counters| counters.first());
@@ -221,7 +224,7 @@ impl<'r> Suspension<'r> {
         self.parts.truncate(self.part);
     }
 
-    /// Counts how long the request waited, in each namespace about which a store was asked.
+    /// Records the time that the request waited, in each namespace whose store decides.
     fn count_wait(&mut self) {
         let Some(begin) = self.waits_since.take() else {
             return;
@@ -231,8 +234,8 @@ impl<'r> Suspension<'r> {
         for_each_namespace(asked, |bound| bound.count_wait(time));
     }
 
-    /// Makes the decision, and keeps it with the request; `None`: another request of the same main
-    /// request was faster.
+    /// Makes the decision, and stores it with the request. `None` if another part of the same main
+    /// request was decided on before.
     pub(crate) fn finish(&mut self, request: &Request<'r>) -> Option<&'r Context<'r>> {
         let evaluation = Evaluation::new(self.room.take()?, self.settings.count_rejected);
         self.count_wait();
@@ -255,7 +258,7 @@ impl<'r> Suspension<'r> {
         }))
     }
 
-    /// Decides by what stores have said.
+    /// Decides by the stores' answers.
     fn conclude(&mut self, mut evaluation: Evaluation<Room<'r>>) -> (Outcome, Room<'r>, Response) {
         conclude(&mut evaluation, &self.checks, &self.answered, &NgxClock);
         if evaluation.is_refused() && !self.settings.count_rejected {
@@ -269,7 +272,7 @@ impl<'r> Suspension<'r> {
         (outcome, room, response)
     }
 
-    /// Decides as `on_error` says.
+    /// Decides by the configured `on_error`.
     #[cold]
     fn fall_back(
         &mut self,
@@ -322,16 +325,18 @@ impl<'r> Suspension<'r> {
         log::error(self.settings.log_level as log::NgxLogLevel, request.log(), message);
     }
 
-    /// Has the stores that have charged the request give it back, since another limit refused.
+    /// Refunds the hits at the stores that have charged the request, after another limit refused
+    /// it.
     fn refund(&mut self) {
         for part in self.parts.drain(..) {
-            // If no decider takes the refund, it was charged once more than it was admitted.
+            // If no decider takes the refund, the store has charged one request that was not
+            // admitted.
             sync::tell(part.decider, &part.refund());
         }
     }
 }
 
-/// Calls `count` with a limit of each namespace that `checks` are of.
+/// Calls `count` with one limit of each namespace of `checks`.
 fn for_each_namespace<'c, 'r: 'c>(
     checks: impl IntoIterator<Item = &'c LimitCheck<'r, 'static>>,
     count: impl Fn(&BoundLimit<'static>),
@@ -345,8 +350,8 @@ fn for_each_namespace<'c, 'r: 'c>(
     }
 }
 
-/// The wait of a request, and the decision after it: where namespaces differ, the shortest time,
-/// and the strictest decision.
+/// The longest wait of a request, and the decision without its stores. Of several namespaces, the
+/// shortest timeout and the strictest `on_error` hold.
 struct Limits {
     timeout: Duration,
     on_error: OnError,

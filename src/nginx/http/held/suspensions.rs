@@ -1,5 +1,5 @@
-//! All requests of this worker that wait for a store: found again by a number, woken at their
-//! deadlines, and forgotten when they end.
+//! All requests of this worker that wait for a store. They are found by number, resumed at their
+//! deadlines, and removed when they end.
 
 use core::cell::RefCell;
 
@@ -17,37 +17,38 @@ use crate::nginx::request::Request;
 use crate::nginx::slot;
 use crate::nginx::slot::RequestSlot;
 
-/// Suspended requests.
+/// The suspended requests of this worker.
 static SUSPENDED: WaitingRequests<Suspended<'static>> = WaitingRequests::of(Asker::Request);
 
-/// A main request that is suspended.
+/// A suspended main request.
 pub(crate) struct Suspended<'r> {
-    /// Timer after which it is decided without the store.
+    /// Timer after which the request is decided on without the store.
     pub(crate) deadline: EventTimer<'r>,
     pub(crate) suspension: RefCell<Suspension<'r>>,
 }
 
-/// Place of a main request's suspension.
+/// The place of a main request's suspension.
 pub(crate) type SuspensionSlot<'r> = RequestSlot<'r, OwnedSuspended<'r>>;
 
 /// A suspension with its number.
 type OwnedSuspended<'r> = OwnedWait<'r, Suspended<'static>>;
 
-/// Adds that place to the requests of the configuration being read; returns its number. `None`: no
-/// memory.
+/// Adds a place for the suspension to each request of the configuration being read. Returns its
+/// number; `None` without memory.
 pub(crate) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
     slot::add(conf, ngx_string!("ratelimit suspension"))
 }
 
-/// Returns that place of the main request of `request`. `None`: it has no configuration.
+/// Returns the place of the suspension of `request`'s main request. `None` if the module has no
+/// configuration.
 pub(crate) fn slot_of<'r>(request: &Request<'r>) -> Option<SuspensionSlot<'r>> {
     let conf = Module::main_conf(request)?;
-    // SAFETY: `add_slot` made it for suspensions, in the configuration that says its number.
+    // SAFETY: `add_slot` reserved this number for suspensions in the request's configuration.
     Some(unsafe { request.main().slot(conf.suspension_slot) })
 }
 
-/// Has the main request of `request` wait, until `time_out` is called with its number. `None`: there is
-/// no memory.
+/// Suspends the main request of `request`. At the deadline, `time_out` is called with the number of
+/// the suspension. `None` without memory.
 pub(crate) fn add<'r>(
     request: &Request<'r>,
     suspension: Suspension<'r>,
@@ -59,23 +60,23 @@ pub(crate) fn add<'r>(
     })
 }
 
-/// Calls `callback` with what request `id` is suspended for, if it waits. No request is called
-/// meanwhile.
+/// Calls `callback` with the suspension of request `id`, if it waits. `callback` must not resume
+/// any request.
 pub(crate) fn with<T>(id: u64, callback: impl FnOnce(&mut Suspension<'_>) -> T) -> Option<T> {
     SUSPENDED.with(id, |suspended| callback(&mut suspended.suspension.borrow_mut()))
 }
 
-/// Request `id` needs no deadline any more.
+/// Unsets the deadline of request `id`.
 pub(crate) fn unset_deadline(id: u64) {
     SUSPENDED.with(id, |suspended| suspended.deadline.unset());
 }
 
-/// Request `id` does not wait any more.
+/// Removes request `id` from the waiting requests.
 pub(crate) fn remove(id: u64) {
     SUSPENDED.remove(id);
 }
 
-/// The numbers of all that wait.
+/// Returns the numbers of all waiting requests.
 pub(crate) fn ids() -> Vec<u64> {
     SUSPENDED.ids()
 }

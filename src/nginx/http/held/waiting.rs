@@ -1,5 +1,5 @@
-//! Waits of requests. The request owns its wait, and the event loop finds it by a number, which
-//! timers and stores give back; never by a pointer that was elsewhere meanwhile.
+//! Waits of requests. The request owns its wait. The event loop finds a wait by a number, which
+//! timers and stores pass back; so no stale pointer is ever followed.
 
 use core::cell::RefCell;
 use core::ops::Deref;
@@ -9,32 +9,33 @@ use crate::broker::{Asker, Waiters};
 use crate::nginx::event_loop::OfEventLoop;
 use crate::nginx::request::Request;
 
-/// The wait of one kind of requests: a type for each lifetime of a request.
+/// A kind of wait, as a type for each lifetime of a request.
 pub(crate) trait RequestWait: Sized + 'static {
-    /// Wait of one request.
+    /// The wait of one request.
     type Of<'r>: 'r;
 }
 
-/// All requests of one kind that wait in this worker.
+/// All waits of one kind in this worker.
 pub(crate) struct WaitingRequests<W: RequestWait>(
     OfEventLoop<RefCell<Waiters<NonNull<W::Of<'static>>>>>,
 );
 
-/// The wait of a request, which owns this value.
+/// The wait of a request, owned by the request.
 pub(crate) struct OwnedWait<'r, W: RequestWait> {
-    /// The number by which it is found.
+    /// The number by which the wait is found.
     pub(crate) id: u64,
     all: &'static WaitingRequests<W>,
     wait: W::Of<'r>,
 }
 
 impl<W: RequestWait> WaitingRequests<W> {
-    /// Creates the waits of which a store may be asked as this kind of asker.
+    /// Creates an empty set. A store's replies to it carry `asker`.
     pub(crate) const fn of(asker: Asker) -> Self {
         WaitingRequests(OfEventLoop(RefCell::new(Waiters::of(asker))))
     }
 
-    /// Has the main request of `request` wait with what `make` makes for its number. `None`: there is no memory.
+    /// Registers a wait, which `make` creates for its number, and which the main request of
+    /// `request` owns. `None` without memory.
     pub(crate) fn add<'r>(
         &'static self,
         request: &Request<'r>,
@@ -46,24 +47,24 @@ impl<W: RequestWait> WaitingRequests<W> {
         Some(owned)
     }
 
-    /// Calls `callback` with what request `id` waits with, if it does.
+    /// Calls `callback` with the wait of request `id`, if it is registered.
     pub(crate) fn with<T>(
         &self,
         id: u64,
         callback: impl for<'r> FnOnce(&W::Of<'r>) -> T,
     ) -> Option<T> {
         let wait = self.0.0.borrow().get(id).copied()?;
-        // SAFETY: what is registered was not dropped, which takes it from here. What ends a request meanwhile has
-        // promised that nothing refers to what one owns.
+        // SAFETY: dropping a wait unregisters it, so a registered wait is live. Code that ends a
+        // request holds no reference to anything that the request owns.
         Some(callback(unsafe { wait.as_ref() }))
     }
 
-    /// Request `id` does not wait any more.
+    /// Unregisters the wait of request `id`.
     pub(crate) fn remove(&self, id: u64) {
         self.0.0.borrow_mut().remove(id);
     }
 
-    /// The numbers of all that wait.
+    /// Returns the numbers of all waits.
     pub(crate) fn ids(&self) -> Vec<u64> {
         self.0.0.borrow().ids()
     }
