@@ -1,4 +1,4 @@
-//! Blocks of directives, which nginx reads for us.
+//! Reads this module's configuration blocks by nginx's parser.
 
 use core::ffi::{c_char, c_void};
 use core::ptr;
@@ -15,11 +15,11 @@ use crate::nginx::guard::guard;
 ///
 /// # Errors
 ///
-/// Something in it is wrong, and was logged.
+/// A directive in the block is wrong. The error is logged already.
 pub(super) fn read(conf: &mut Conf<'_>, block: &mut Block<'_>) -> Result<(), ConfError> {
     let cf = conf.as_ptr();
-    // SAFETY: nginx reads a file, and the block until the call returns, with this handler, to which it
-    // passes the block. Nothing else uses either meanwhile.
+    // SAFETY: nginx is reading a file. Until the call returns, it passes `block` to the handler
+    // that is set here, and nothing else uses either.
     let result = unsafe {
         let (handler, handler_conf) = ((*cf).handler, (*cf).handler_conf);
         (*cf).handler = Some(in_block);
@@ -41,13 +41,15 @@ unsafe extern "C" fn in_block(
     block: *mut c_void,
 ) -> *mut c_char {
     guard(NGX_CONF_ERROR, || {
-        // SAFETY: nginx passes itself, and what `read` told it to, which waits meanwhile.
+        // SAFETY: nginx passes its `ngx_conf_t`, and the block that `read` set; `read` does not use
+        // it meanwhile.
         let step = unsafe {
             let block = &mut *block.cast::<Block<'_>>();
             Conf::with(cf, |conf| step(conf, block))
         };
         match step {
-            // SAFETY: as nginx itself does with its own blocks; it calls this function in turn.
+            // SAFETY: nginx includes files within its own blocks in this way; it calls this
+            // function for each directive.
             Ok(BlockStep::Include) => unsafe { ngx_conf_include(cf, command, ptr::null_mut()) },
             Ok(BlockStep::Done) => NGX_CONF_OK,
             Err(Refused) => NGX_CONF_ERROR,
@@ -55,7 +57,7 @@ unsafe extern "C" fn in_block(
     })
 }
 
-/// A directive is wrong, and nginx has logged it.
+/// The error of a directive that nginx has logged.
 struct Refused;
 
 /// Applies the directive of a block that nginx has just read.

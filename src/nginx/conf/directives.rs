@@ -1,6 +1,8 @@
-//! The directives, as nginx knows them: each call of nginx's becomes one of [`ConfReader::apply`].
+//! The module's directives as nginx commands. Each callback of nginx becomes one call of
+//! [`ConfReader::apply`].
 //!
-//! nginx counts no arguments for us, since its message would not say what is accepted.
+//! nginx does not check the number of arguments, since its message would not say which ones are
+//! accepted.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
@@ -30,7 +32,7 @@ use crate::nginx::guard::guard;
 use crate::nginx::module::Module;
 use crate::nginx::zone::Zone;
 
-/// The directives, for nginx, and an empty one at their end.
+/// nginx's array of the directives, which ends with an empty one.
 pub(crate) static mut COMMANDS: [ngx_command_t; DIRECTIVES.len() + 1] = commands();
 
 #[expect(
@@ -68,7 +70,7 @@ const fn command(directive: &ConfDirective) -> ngx_command_t {
     }
 }
 
-/// `name` for nginx, which only reads it, and wants a NUL behind it.
+/// Makes an nginx string of a name. nginx only reads it, and requires the NUL at its end.
 const fn str_of(name: &'static CStr) -> ngx_str_t {
     ngx_str_t { len: name.count_bytes(), data: name.as_ptr().cast_mut().cast() }
 }
@@ -80,8 +82,8 @@ unsafe extern "C" fn set(
     level: *mut c_void,
 ) -> *mut c_char {
     guard(NGX_CONF_ERROR, || {
-        // SAFETY: nginx passes itself in `cf`, and in `level` what `create_loc_conf` made for the level
-        // that it is reading, which nobody else uses meanwhile.
+        // SAFETY: nginx passes its `ngx_conf_t` as `cf`, and as `level` the value that
+        // `create_loc_conf` created for the current level, which nothing else uses meanwhile.
         unsafe {
             let level = &mut *level.cast::<LocationConf>();
             Conf::with(cf, |conf| {
@@ -92,7 +94,7 @@ unsafe extern "C" fn set(
     })
 }
 
-/// Applies the directive that nginx has just read.
+/// Applies the directive that nginx has just parsed.
 fn apply(conf: &mut Conf<'_>, level: &mut LocationConf) -> Result<(), ConfError> {
     let words = conf.words();
     let main = Module::main_conf_mut(conf);
@@ -103,11 +105,11 @@ fn apply(conf: &mut Conf<'_>, level: &mut LocationConf) -> Result<(), ConfError>
     let (http, zones) = main.reading();
     let mut reader =
         ConfReader { nginx: &mut Host { conf, zones, handlers }, http, level: level.level_mut() };
-    // It is one of ours: ASCII.
+    // The name is in `DIRECTIVES`, so it is ASCII.
     reader.apply(core::str::from_utf8(name).unwrap_or_default(), words)
 }
 
-/// nginx, with the zones that it is to map.
+/// nginx, and the zones that it is to map.
 #[derive(Debug)]
 pub(super) struct Host<'h, 'cf> {
     pub(super) conf: &'h mut Conf<'cf>,

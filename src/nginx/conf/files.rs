@@ -1,4 +1,4 @@
-//! The files that a configuration names.
+//! Reads files that the configuration names.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -8,7 +8,7 @@ use crate::conf::words::nginx::Files;
 use crate::store::contract::options::TlsOptions;
 use crate::store::net::tls::{TlsClient, TlsError};
 
-/// Files of a configuration in this directory.
+/// Reads files, with paths relative to a directory.
 #[derive(Debug)]
 pub(crate) struct ConfFiles {
     pub(crate) prefix: PathBuf,
@@ -19,7 +19,7 @@ impl Files for ConfFiles {
         self.prefix.join(written)
     }
 
-    /// A few lines: a device may have no end.
+    /// The length is limited, since a device may have no end.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         const MOST: u64 = 1 << 20;
         let mut content = Vec::new();

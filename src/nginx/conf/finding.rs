@@ -1,4 +1,4 @@
-//! Definition and lookup of namespaces for callers of the library.
+//! Defines and finds namespaces for callers of the library.
 
 use core::cell::RefCell;
 
@@ -14,15 +14,15 @@ use crate::policy::namespace::DEFAULT_NAMESPACE;
 
 /// The result of a definition.
 pub(crate) enum Defined {
-    /// It is one; if a worker has made it that is to sync it, it is told.
+    /// The namespace is defined. Contains it if a worker defined it and it must be synced.
     Made(Option<Box<LateNamespace>>),
-    /// Something else has defined the namespace before, and that stays: nginx.conf, at a place that the
-    /// text says, or another instance.
+    /// nginx.conf or another instance defined the namespace before, and that definition stays. The
+    /// text says where it is.
     Before(String),
 }
 
 impl MainConf {
-    /// Defines a namespace in an instance, while the configuration is read or afterwards.
+    /// Defines a namespace in an instance, while the configuration is read or later.
     pub(crate) fn define(
         &'static self,
         instance: u32,
@@ -52,7 +52,7 @@ impl MainConf {
         Ok(made)
     }
 
-    /// The handle of a namespace that an instance or nginx.conf defines.
+    /// Returns the handle of a namespace that the instance or nginx.conf defines.
     pub(crate) fn find(&'static self, instance: u32, name: &str) -> Result<u32, LibraryError> {
         if !self.is_attached() {
             return Err(LibraryError::Phase("no namespace can be used before workers start"));
@@ -72,12 +72,12 @@ impl MainConf {
         }
         match number.and_then(|number| Some((number, namespaces.get(number)?))) {
             Some((number, conf)) => library.keep_found(self.found(number, conf)?),
-            // The default one is local where no block defines it.
+            // Without a block, the default namespace is local.
             None => self.serve_default(),
         }
     }
 
-    /// A namespace of the configuration, as callers have it.
+    /// Returns a namespace of the configuration for callers of the library.
     fn found(
         &'static self,
         number: usize,
@@ -99,7 +99,7 @@ impl MainConf {
         })
     }
 
-    /// Has this process serve the default namespace, which nothing defines.
+    /// Makes this process serve the default namespace, which no block defines.
     fn serve_default(&'static self) -> Result<u32, LibraryError> {
         let definition = NamespaceDefinition::local(DEFAULT_NAMESPACE);
         let zone = self.zone(self.configuration().zone_of(&definition)?);
@@ -107,7 +107,7 @@ impl MainConf {
         let (zone, table) = mapped.ok_or(LibraryError::Phase("the zone is not mapped"))?;
         let _lock = zone.lock(PATIENCE).ok_or(LibraryError::Locked)?;
         let namespace = Namespace::new(&definition.name, table).map_err(LibraryError::Full)?;
-        // Until the process ends, as what others find of it.
+        // Leaked, since callers refer to it until the process ends.
         let namespace = Box::leak(Box::new(namespace));
         let found = FoundNamespace::local(&definition.name, namespace, Vec::new(), true);
         self.library().keep_found(found)

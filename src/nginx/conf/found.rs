@@ -1,4 +1,4 @@
-//! A namespace, and a limiter, that a caller of the library has found.
+//! Namespaces and limiters that callers of the library use.
 
 use core::cell::RefCell;
 use std::rc::Rc;
@@ -13,26 +13,26 @@ use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreKind;
 
-/// A namespace that a caller has found.
+/// A namespace for callers of the library.
 #[derive(Debug)]
 pub(crate) struct FoundNamespace {
     pub(crate) name: Box<str>,
     pub(crate) namespace: &'static Namespace<'static>,
-    /// The windows that are counted in.
+    /// The configured window sizes.
     pub(super) sizes: Vec<WindowSize>,
-    /// Whether others are, too.
+    /// Whether callers may use other window sizes, too.
     pub(super) is_open: bool,
     pub(crate) sync: SyncMode,
-    /// The kind of its store, if it has one.
+    /// The kind of its store; `None` without one.
     pub(crate) store: Option<StoreKind>,
-    /// The store that decides, if not the node.
+    /// The store that decides; `None` if this node decides.
     pub(crate) synchronous: Option<Synchronous>,
     pub(super) windows: RefCell<Vec<WindowCounters<'static>>>,
-    /// For increments about which a store is asked.
+    /// Limiters without a limit, for increments that a store decides.
     pub(crate) unlimited: RefCell<Vec<Rc<LibraryLimiter>>>,
 }
 
-/// A limiter, with what it has committed of late.
+/// A limiter, with its latest commits.
 #[derive(Debug)]
 pub(crate) struct LibraryLimiter {
     pub(crate) limiter: Limiter<'static>,
@@ -40,18 +40,18 @@ pub(crate) struct LibraryLimiter {
     committed: RefCell<Vec<Committed>>,
 }
 
-/// Hits that were counted.
+/// Hits that were committed.
 #[derive(Debug)]
 pub(crate) enum Committed {
     /// Hits in a counter of this node.
     Here(Refund<'static>),
-    /// Hits that a store counted, with the key's name there.
+    /// Hits in a store's counter, with the key's name in the store.
     InStore(Box<[u8]>, Hits),
 }
 
 impl FoundNamespace {
-    /// Makes a local namespace of these windows that a caller has found; in one that `is_open`, others are counted in,
-    /// too.
+    /// Creates a local namespace with these window sizes. If `is_open`, callers may use other
+    /// sizes, too.
     pub(super) fn local(
         name: &str,
         namespace: &'static Namespace<'static>,
@@ -71,7 +71,7 @@ impl FoundNamespace {
         }
     }
 
-    /// Calls `callback` with the counters in windows of this size.
+    /// Calls `callback` with the counters of windows of this size.
     #[inline]
     pub(crate) fn with_windows<T>(
         &self,
@@ -91,7 +91,7 @@ impl FoundNamespace {
         self.check_size("window_size", size)?;
         let windows = WindowCounters::new(self.namespace, size);
         let mut all = self.windows.borrow_mut();
-        // One that asks for ever others does not fill the memory.
+        // Bounds the memory for a caller that uses ever new sizes.
         if all.len() >= 64 {
             all.remove(0);
         }
@@ -99,7 +99,7 @@ impl FoundNamespace {
         Ok(())
     }
 
-    /// Checks that windows of this size are counted in.
+    /// Checks that callers may use windows of this size.
     pub(crate) fn check_size(&self, argument: &str, size: WindowSize) -> Result<(), LibraryError> {
         if self.is_open || self.sizes.contains(&size) {
             return Ok(());
@@ -112,7 +112,7 @@ impl FoundNamespace {
 }
 
 impl LibraryLimiter {
-    /// Greatest number of remembered commits.
+    /// Most commits that are remembered.
     const REMEMBERED: usize = 64;
 
     pub(crate) fn new(
@@ -122,7 +122,7 @@ impl LibraryLimiter {
         LibraryLimiter { limiter, synchronous, committed: RefCell::default() }
     }
 
-    /// Remembers hits that were counted.
+    /// Remembers hits that were committed.
     pub(crate) fn remember(&self, committed: Committed) {
         let mut all = self.committed.borrow_mut();
         if all.len() >= Self::REMEMBERED {
@@ -131,7 +131,7 @@ impl LibraryLimiter {
         all.push(committed);
     }
 
-    /// Takes the last commit of a key.
+    /// Removes and returns the latest commit of a key.
     pub(crate) fn take_committed(&self, key: &[u8]) -> Option<Committed> {
         let mut all = self.committed.borrow_mut();
         let index = all.iter().rposition(|it| match it {

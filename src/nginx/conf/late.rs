@@ -1,8 +1,9 @@
-//! Namespaces that callers of the library define in a worker, while it serves.
+//! Namespaces that callers of the library define in a worker, while it serves requests.
 //!
-//! Each worker that defines one serves it: what it counts is in the zone as all else is, and the zone remembers the
-//! definition, so that all workers define it alike. Where its store decides, each worker asks that by itself: the
-//! queues of the others were made before the workers, for the stores that nginx.conf names.
+//! Each worker that defines such a namespace serves it. Its counters are in the zone, as all
+//! counters are; the zone also stores the definition, so that all workers must define it alike. If
+//! its store decides, each worker asks the store itself: the queues to the shared decider exist
+//! only for the stores in nginx.conf.
 
 use std::sync::Arc;
 
@@ -25,15 +26,15 @@ impl MainConf {
         self.late.all()
     }
 
-    /// Defines a namespace in this process, of a name that nothing else in it has defined. Returns it if it is to be
-    /// synced.
+    /// Defines a namespace, whose name nothing else in this process has defined. Returns it if it
+    /// must be synced.
     pub(super) fn define_late(
         &'static self,
         definition: &NamespaceDefinition,
     ) -> Result<Option<LateNamespace>, LibraryError> {
         let name = &definition.name;
         if self.library().handle_of(name).is_some() {
-            // That is the default one.
+            // Only the default namespace can be in use without a definition.
             return match definition.sync {
                 SyncMode::Local => Ok(None),
                 _ => Err(LibraryError::InUse(name.clone())),
@@ -49,7 +50,7 @@ impl MainConf {
         served
     }
 
-    /// Serves the last namespace of `late`.
+    /// Starts to serve the last namespace of `late`.
     fn serve_late(
         &'static self,
         late: &Configuration,
@@ -66,7 +67,7 @@ impl MainConf {
         let shards = late.shards(conf);
         let namespace = Namespace::define(&conf.name, table, definition, shards);
         let namespace = namespace.map_err(|error| LibraryError::Late(conf.name.clone(), error))?;
-        // Until the process ends, as what others find of it.
+        // Leaked, since callers refer to it until the process ends.
         let namespace: &'static Namespace<'static> =
             Box::leak(Box::new(namespace.pushed_early(conf.early_share())));
         let served = self.synced_late(late, conf, namespace);
@@ -87,7 +88,7 @@ impl MainConf {
         Ok(served)
     }
 
-    /// Returns all that syncing a namespace takes, if it is synced.
+    /// Returns the data for syncing a namespace; `None` if it is local.
     fn synced_late(
         &'static self,
         late: &Configuration,
@@ -97,7 +98,8 @@ impl MainConf {
         let (period, number) = (conf.period()?, conf.store?);
         let store = late.stores.get(number)?;
         let (table, place) = (namespace.table(), store.place());
-        // Workers that know other namespaces of the store listen for those.
+        // The channel's name is the worker's own, since other workers may have defined other
+        // namespaces of this store.
         let channel = table.join_word(NameKind::Channel, [&conf.name, &format!("late {place}")]);
         let watched = self.watched(number).map(|it| it.state);
         let state = watched.unwrap_or_else(|| {
@@ -140,7 +142,7 @@ impl MainConf {
                 period,
                 lease_lifetime: store.lease_lifetime(),
                 store: watched,
-                // All workers know it by this.
+                // The index is the same in all workers.
                 number: namespace.index().get(),
                 options: store.settings.clone(),
                 is_early: conf.early_share() != EarlyShare::OFF,

@@ -1,6 +1,6 @@
-//! State of the library's callers in this nginx, under one configuration: instances with the names
-//! of their namespaces, namespaces that were found, and limiters. Each has a handle, which names
-//! its configuration.
+//! State of the library's callers under one configuration: instances with the namespaces that they
+//! define, namespaces that were found, and limiters. A caller refers to each by a handle, which
+//! contains the number of the configuration.
 
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -9,20 +9,20 @@ use std::rc::Rc;
 use super::found::{FoundNamespace, LibraryLimiter};
 use super::library_error::LibraryError;
 
-/// All of it.
+/// The state of all callers.
 #[derive(Debug)]
 pub(crate) struct Library {
-    /// Number of the configuration: handles of another one have another number.
+    /// Number of the configuration. A handle with another number is stale.
     number: u32,
-    /// The first is the default one.
+    /// The instances. The first is the default one.
     instances: RefCell<Vec<LibraryInstance>>,
-    /// Names of namespaces that only instances define.
+    /// Names of namespaces that instances define and nginx.conf does not.
     defined: RefCell<Vec<Box<str>>>,
     found: RefCell<Vec<Rc<FoundNamespace>>>,
     limiters: RefCell<Vec<Rc<LibraryLimiter>>>,
 }
 
-/// A set of definitions.
+/// An instance: a set of definitions.
 #[derive(Debug, Default)]
 struct LibraryInstance {
     name: Box<[u8]>,
@@ -51,10 +51,10 @@ impl Default for Library {
 }
 
 impl Library {
-    /// Bits of a handle's index; the two above are its kind, the others the number of its
+    /// Bits of a handle's index. The two bits above are the kind, and the rest is the number of the
     /// configuration.
     const INDEX_BITS: u32 = 18;
-    /// The most things of a kind.
+    /// Most handles of one kind.
     const MOST: usize = 1 << 16;
 
     fn handle(&self, kind: HandleKind, index: usize) -> Result<u32, LibraryError> {
@@ -74,13 +74,13 @@ impl Library {
     fn index(&self, kind: HandleKind, handle: u32) -> Result<usize, LibraryError> {
         let index = handle & ((1 << Self::INDEX_BITS) - 1);
         match handle >> Self::INDEX_BITS == self.tag(kind) {
-            // Zero is none, and wraps to an index that nothing has.
+            // Handle 0 is invalid: its index wraps around to one that is never used.
             true => Ok(index.wrapping_sub(1) as usize),
             false => Err(LibraryError::Stale),
         }
     }
 
-    /// The instance of this name, which is made if there is none.
+    /// Returns the handle of the instance with this name, which is created if needed.
     pub(crate) fn instance(&self, name: &[u8]) -> Result<u32, LibraryError> {
         let mut instances = self.instances.borrow_mut();
         let known = instances.iter().position(|it| *it.name == *name);
@@ -92,7 +92,7 @@ impl Library {
         Ok(handle)
     }
 
-    /// Calls `callback` with an instance; 0 is the default one.
+    /// Calls `callback` with an instance. Handle 0 is the default instance.
     fn with_instance<T>(
         &self,
         handle: u32,
@@ -107,12 +107,13 @@ impl Library {
         Ok(callback(instance))
     }
 
-    /// Whether an instance has defined a namespace of this name.
+    /// Returns whether an instance defines this namespace.
     pub(super) fn defines(&self, instance: u32, name: &str) -> Result<bool, LibraryError> {
         self.with_instance(instance, |it| it.defines.iter().any(|it| **it == *name))
     }
 
-    /// Notes that an instance has defined one; `is_new`: that nothing else had before.
+    /// Records that an instance defines a namespace. `is_new` means that nothing else had defined
+    /// it.
     pub(super) fn record_definition(
         &self,
         instance: u32,
@@ -126,7 +127,7 @@ impl Library {
         Ok(())
     }
 
-    /// Whether only instances define a namespace of this name.
+    /// Returns whether this namespace is defined by instances and not by nginx.conf.
     pub(super) fn is_defined(&self, name: &str) -> bool {
         self.defined.borrow().iter().any(|it| **it == *name)
     }
@@ -143,7 +144,7 @@ impl Library {
         index.map(|index| self.handle(HandleKind::Namespace, index))
     }
 
-    /// Calls `callback` with the namespace of a handle. It finds no others meanwhile.
+    /// Calls `callback` with the namespace of a handle. `callback` must not find other namespaces.
     #[inline]
     pub(crate) fn with_found<T>(
         &self,
@@ -155,7 +156,7 @@ impl Library {
         callback(found.get(index).ok_or(LibraryError::Stale)?)
     }
 
-    /// The limiter of a handle.
+    /// Returns the limiter of a handle.
     #[inline]
     pub(crate) fn limiter(&self, handle: u32) -> Result<Rc<LibraryLimiter>, LibraryError> {
         let index = self.index(HandleKind::Limiter, handle)?;
@@ -163,8 +164,8 @@ impl Library {
         limiters.get(index).cloned().ok_or(LibraryError::Stale)
     }
 
-    /// Keeps a limiter, unless there is such a one: callers may make theirs for each request. Returns its
-    /// handle.
+    /// Stores a limiter, unless an equal one exists: callers may create theirs for each request.
+    /// Returns its handle.
     pub(crate) fn keep_limiter(&self, limiter: LibraryLimiter) -> Result<u32, LibraryError> {
         let mut all = self.limiters.borrow_mut();
         let mut known = all.iter();

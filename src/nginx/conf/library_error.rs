@@ -1,4 +1,4 @@
-//! Errors of the library in nginx, and their codes in C.
+//! Errors of the library's functions in nginx, and their codes in C.
 
 use core::fmt;
 
@@ -7,24 +7,24 @@ use crate::engine::RateLimitingError;
 use crate::engine::functions::arguments::ArgumentError;
 use crate::table::LateError;
 
-/// The reason why a function of the library did nothing.
+/// The reason why a function failed.
 #[derive(Debug)]
 pub(crate) enum LibraryError {
     Argument(ArgumentError),
-    /// No such thing, as the text says.
+    /// The text names an unknown thing.
     Unknown(String),
     Define(DefineError),
-    /// The instance has defined this namespace.
+    /// The instance has defined this namespace before.
     Defined(Box<str>),
-    /// The namespace of this name was found and used before it was defined with a store.
+    /// The namespace was used before it was defined with a store.
     InUse(Box<str>),
-    /// The namespace of this name cannot be defined in a worker.
+    /// The namespace cannot be defined in a worker.
     Late(Box<str>, LateError),
-    /// Another process defines a namespace, and does not end.
+    /// Another process is defining a namespace and takes too long.
     Locked,
-    /// Before there is a configuration.
+    /// There is no configuration yet.
     TooEarly,
-    /// Not in this phase, as the text says.
+    /// The function cannot be called in this phase, which the text explains.
     Phase(&'static str),
     NotHere(String),
     Full(RateLimitingError),
@@ -35,7 +35,7 @@ pub(crate) enum LibraryError {
 }
 
 impl LibraryError {
-    /// Its code in C.
+    /// Returns the error's code in C.
     pub(crate) fn code(&self) -> core::ffi::c_int {
         match self {
             LibraryError::Argument(_) => -1,

@@ -16,21 +16,21 @@ use crate::nginx::request::Request;
 #[derive(Debug, Default)]
 pub(crate) struct LocationConf {
     level: LevelConf<Text>,
-    /// The rules that apply, if any.
+    /// The rules that apply; `None` without any.
     rules: Option<Rc<RuleSet>>,
-    /// Settings by the directives of this level and of all levels above.
+    /// Settings from the directives of this level and of all levels above.
     pub(crate) settings: Settings,
-    /// [`MainConf::context_slot`](super::main::MainConf), where it is needed most.
+    /// Copy of [`MainConf::context_slot`](super::main::MainConf), which each request needs.
     pub(crate) context_slot: usize,
 }
 
-// SAFETY: the type is that which `create_loc_conf` makes for this module.
+// SAFETY: `create_loc_conf` creates a value of this type for this module.
 unsafe impl HttpModuleLocationConf for Module {
     type LocationConf = LocationConf;
 }
 
 impl LocationConf {
-    /// Returns the level's directives while they are read.
+    /// Returns the level's directives, while the configuration is read.
     pub(super) fn level_mut(&mut self) -> &mut LevelConf<Text> {
         &mut self.level
     }
@@ -39,40 +39,40 @@ impl LocationConf {
         &self.level
     }
 
-    /// Returns the location's own content, if it has some.
+    /// Returns which content of this module the location serves; `None` if it serves none.
     pub(crate) fn content(&self) -> Option<Content> {
         self.level.content()
     }
 
-    /// Returns the error that another module says what the location answers with, too.
+    /// Returns the error that another module also handles the location's content.
     pub(crate) fn other_content(&self) -> ConfError {
         self.level.other_content()
     }
 
-    /// Takes what the location around answers with: this is a block within it.
+    /// Inherits the content of the surrounding location: this level is a block in it.
     pub(crate) fn inherit_content(&mut self, prev: &LocationConf) {
         self.level.inherit_content(&prev.level);
     }
 
-    /// Takes what this level does not say from the level above.
+    /// Inherits settings from the level above.
     pub(crate) fn inherit(&mut self, prev: &LocationConf, context_slot: usize) {
         self.level.inherit(&prev.level);
         self.settings = self.level.settings();
         self.context_slot = context_slot;
     }
 
-    /// Notes the rules that apply, as they are served.
+    /// Sets the rules that apply.
     pub(super) fn set_rules(&mut self, rules: Rc<RuleSet>) {
         self.rules = Some(rules);
     }
 
-    /// The rules that apply, if any.
+    /// Returns the rules that apply; `None` without any.
     #[inline]
     pub(crate) fn rules(&self) -> Option<&RuleSet> {
         self.rules.as_deref()
     }
 
-    /// The key that `request` is counted by: `$remote_addr` without a `ratelimit_key`.
+    /// Returns the request's key, which is `$remote_addr` without a `ratelimit_key`.
     #[inline]
     pub(crate) fn evaluate_key<'r>(
         &self,

@@ -1,4 +1,4 @@
-//! The configuration of `http`: read, then resolved, then served once the zones are mapped.
+//! The configuration of `http`: it is read, resolved, and served once the zones are mapped.
 
 mod workers;
 
@@ -39,30 +39,30 @@ use crate::table::{ChannelLease, CounterTable, NameKind, Named, StoreState};
 /// The configuration of `http`.
 #[derive(Debug, Default)]
 pub(crate) struct MainConf {
-    /// Directives of `http`; empty once they are resolved.
+    /// Directives of `http`; empty once resolved.
     http: HttpConf,
-    /// Resolved configuration; empty before.
+    /// The resolved configuration; empty before.
     configuration: Configuration,
-    /// Configuration with the definitions of the library's callers since, while nginx.conf was
+    /// The configuration with definitions that callers of the library added while nginx.conf was
     /// read.
     extended: RefCell<Option<Configuration>>,
-    /// Served configuration, once the zones are mapped.
+    /// The served configuration. Set when the zones are mapped.
     served: OnceCell<Configuration>,
     /// The zones, in the order of the configuration.
     zones: Vec<Rc<Zone>>,
-    /// Places and keys of the rules.
+    /// Places and keys of the rules, for warnings.
     applied: RefCell<AppliedRules<Text>>,
     rule_sets: RefCell<RuleSets>,
-    /// Content handlers of this module's locations. Set before anything is read.
+    /// Content handlers of this module's locations. Set before the configuration is read.
     pub(crate) content_handlers: Option<ContentHandlers>,
-    /// The index of the variable that keeps a request's context.
+    /// Index of the variable that stores a request's context.
     pub(crate) context_slot: usize,
-    /// The index of the variable that keeps what a request is suspended for.
+    /// Index of the variable that stores a request's suspension.
     pub(crate) suspension_slot: usize,
-    /// The index of the variable that keeps what holds a request back.
+    /// Index of the variable that stores a request's delay.
     pub(crate) delay_slot: usize,
     namespaces: ServedNamespaces,
-    /// The stores that namespaces are synced with, by their numbers. Set when the zones are mapped.
+    /// The stores with which namespaces are synced, by number. Set when the zones are mapped.
     stores: OnceCell<Vec<Option<Arc<WatchedStore>>>>,
     /// Set when the zones are mapped.
     policies: OnceCell<Vec<Policy>>,
@@ -72,27 +72,27 @@ pub(crate) struct MainConf {
     shared_queues: OnceCell<Arc<SharedQueues>>,
     /// Set when the zones are mapped, if there is a zone.
     bells: OnceCell<Arc<Bells>>,
-    /// One for each lease holder that syncs its namespaces.
+    /// Shared with those who use the zones and namespaces, such as the sync thread.
     lent: Arc<Lent>,
     /// State of the library's callers.
     library: Library,
-    /// The synced namespaces that they have defined since the zones were mapped.
+    /// Synced namespaces that callers of the library have defined since the zones were mapped.
     pub(super) late: LateNamespaces,
 }
 
-// SAFETY: the type is that which `create_main_conf` makes for this module.
+// SAFETY: `create_main_conf` creates a value of this type for this module.
 unsafe impl HttpModuleMainConf for Module {
     type MainConf = MainConf;
 }
 
-/// The rules that apply on any level, in the order in which they were noted, and by their address.
+/// The rules of all levels, in the order of the levels, and by address.
 #[derive(Debug, Default)]
 struct RuleSets {
     all: Vec<Rc<RuleSet>>,
     known: HashMap<*const Rules<Text>, Rc<RuleSet>>,
 }
 
-/// A policy whose rejections are counted by themselves.
+/// A policy with its own counter of rejections.
 #[derive(Debug)]
 pub(super) struct Policy {
     pub(super) namespace: Box<str>,
@@ -100,16 +100,16 @@ pub(super) struct Policy {
     pub(super) rejected: Named<'static>,
 }
 
-/// Time for which a configuration that begins waits for a process that defines a namespace.
+/// Longest time that a new configuration waits for a process that is defining a namespace.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The most policies whose rejections are counted by themselves.
+/// Most policies with their own counter of rejections.
 const MAX_POLICIES: usize = 1000;
 
 impl Drop for MainConf {
     fn drop(&mut self) {
-        // nginx drops the configuration of a process that ends, or that has another one. The thread
-        // that syncs is waited for before, but not for ever.
+        // nginx drops the configuration when the process ends or uses another one. The sync thread
+        // is joined before that, but only for a limited time.
         self.late.clear();
         if Arc::get_mut(&mut self.lent).is_none() {
             core::mem::forget(self.namespaces.clone());
@@ -119,16 +119,16 @@ impl Drop for MainConf {
 }
 
 impl MainConf {
-    /// Returns the directives so far, and the zones, to which directives add.
+    /// Returns the directives of `http` and the zones, to which the reader adds.
     pub(super) fn reading(&mut self) -> (&mut HttpConf, &mut Vec<Rc<Zone>>) {
         (&mut self.http, &mut self.zones)
     }
 
-    /// Checks, once all of `http` was read, what one directive alone could not know.
+    /// Checks and resolves the directives, after all of `http` was read.
     ///
     /// # Errors
     ///
-    /// What is wrong, which is still to be logged.
+    /// The first error, which the caller must log.
     pub(crate) fn resolve(&mut self, conf: &mut Conf<'_>) -> Result<(), ConfError> {
         let http = core::mem::take(&mut self.http);
         self.configuration = http.resolve(&mut Host {
@@ -139,12 +139,12 @@ impl MainConf {
         Ok(())
     }
 
-    /// Returns the resolved configuration, which is served once the zones are mapped.
+    /// Returns the resolved configuration, or the served one once the zones are mapped.
     pub(super) fn configuration(&self) -> &Configuration {
         self.served.get().unwrap_or(&self.configuration)
     }
 
-    /// Adds a namespace that a caller of the library defines, before the zones are mapped.
+    /// Adds a namespace that a caller of the library defines before the zones are mapped.
     pub(super) fn extend(&self, definition: &NamespaceDefinition) -> Result<(), DefineError> {
         let mut extended = self.extended.borrow_mut();
         let before = extended.as_ref().unwrap_or(&self.configuration);
@@ -152,8 +152,7 @@ impl MainConf {
         Ok(())
     }
 
-    /// Notes the rules that apply on a level, and their key; gives the level these rules as they are
-    /// served.
+    /// Records the rules and the key of a level for warnings, and gives the level its rule set.
     pub(crate) fn record_level(&self, level: &mut LocationConf) {
         self.applied.borrow_mut().note(level.level());
         let Some(rules) = level.level().effective_rules().cloned() else {
@@ -169,7 +168,7 @@ impl MainConf {
         level.set_rules(set.clone());
     }
 
-    /// Warns of rules that are surely not meant so where they apply, once all levels were noted.
+    /// Warns of rules that have no use where they apply, after all levels were recorded.
     pub(crate) fn warn_of_applied(&self, conf: &mut Conf<'_>) {
         for warning in self.applied.take().warnings(self.configuration()) {
             conf.warn(warning);
@@ -182,28 +181,28 @@ impl MainConf {
         &self.library
     }
 
-    /// Whether the zones are mapped, and namespaces have their places there.
+    /// Returns whether the zones are mapped and the namespaces are found in them.
     #[inline]
     pub(crate) fn is_attached(&self) -> bool {
         self.namespaces.get().is_some()
     }
 
-    /// Whether any level has a rule.
+    /// Returns whether any level has rules.
     pub(crate) fn has_rules(&self) -> bool {
         !self.configuration().rules.is_empty()
     }
 
-    /// Whether any level decides after access control.
+    /// Returns whether any level decides in the precontent phase, after access control.
     pub(crate) fn has_precontent(&self) -> bool {
         self.configuration().has_precontent
     }
 
-    /// Whether any rule charges hits when the response is known.
+    /// Returns whether any rule charges hits that depend on the response.
     pub(crate) fn has_deferred(&self) -> bool {
         self.configuration().has_deferred
     }
 
-    /// The name of the store of a namespace, if it has one.
+    /// Returns the name of a namespace's store; `None` without one.
     pub(crate) fn store_of(&self, namespace: &str) -> Option<&str> {
         let mut namespaces = self.configuration().namespaces.iter();
         let namespace = namespaces.find(|it| *it.name == *namespace)?;
@@ -211,15 +210,17 @@ impl MainConf {
         store.map(|store| &*store.name)
     }
 
-    /// Finds every namespace in its zone, once the zones are mapped. That there is room was checked;
-    /// nor would the lack of it be a reason for a running nginx to end: what has none is not limited.
+    /// Finds every namespace in its zone, after the zones were mapped. The required room was
+    /// checked before; if it is missing all the same, the namespace is not limited, since a running
+    /// nginx must not stop.
     pub(crate) fn attach(&'static self, log: Log<'_>) {
         if let Some(extended) = self.extended.take() {
-            // Zones are mapped once in a cycle.
+            // Cannot be set before: zones are mapped once in a cycle.
             let _ = self.served.set(extended);
         }
-        // Workers of the configuration before may define namespaces meanwhile. One that is stopped at it is not
-        // waited for any longer: what it goes on with is the older configuration's.
+        // Workers of the previous configuration may be defining namespaces. One that was stopped
+        // while it holds the lock is not waited for any longer: it writes only what belongs to the
+        // older configuration.
         let locks = self.zones.iter().map(|it| it.lock(PATIENCE));
         let _locks: Vec<_> = locks.collect();
         self.begin_configuration();
@@ -234,14 +235,14 @@ impl MainConf {
                 None
             })
         });
-        // Zones are mapped once in a cycle.
+        // Cannot be set before: zones are mapped once in a cycle.
         let _ = self.namespaces.set(namespaces.collect());
         self.claim_words();
-        // As above.
+        // Cannot be set before, either.
         let _ = self.loaded_at.set(Machine.now());
     }
 
-    /// Tells the zones that are mapped what they are to have room for.
+    /// Announces the new configuration, and the room that it needs, to the mapped zones.
     fn begin_configuration(&self) {
         for (number, zone) in self.zones.iter().enumerate() {
             if let Some(table) = zone.table() {
@@ -253,7 +254,8 @@ impl MainConf {
         }
     }
 
-    /// A namespace in its zone, if that is mapped; its deciders begin with this one, if it has any.
+    /// Finds a namespace in its zone, if that is mapped. Its deciders, if any, are numbered from
+    /// `first_decider`.
     fn serve(
         &'static self,
         namespace: &NamespaceConf,
@@ -277,7 +279,7 @@ impl MainConf {
         }))
     }
 
-    /// Has stores and policies find what is known of them in the zones of their namespaces.
+    /// Claims words in the zones for the states of stores and the counters of policies.
     fn claim_words(&'static self) {
         let configuration = self.configuration();
         let mut counted = Vec::new();
@@ -324,12 +326,12 @@ impl MainConf {
                 })
             }));
         }
-        // Zones are mapped once in a cycle.
+        // Cannot be set before: zones are mapped once in a cycle.
         let _ = self.stores.set(watched);
         let _ = self.policies.set(counted);
     }
 
-    /// The numbers by which a store knows those who will ask it, whatever callers of the library do.
+    /// Returns the numbers of the namespaces that use a store.
     fn users_of(&self, store: usize) -> Vec<usize> {
         let configuration = self.configuration();
         let namespaces = configuration.namespaces.iter().enumerate();
@@ -346,7 +348,7 @@ impl MainConf {
         syncs.chain(broker).map(Observer::number).collect()
     }
 
-    /// The policies whose rejections are counted by themselves: the first ones, each once.
+    /// Returns the policies with their own counter of rejections: the first ones, each once.
     fn named_policies(&self) -> Vec<(&NamespaceConf, Box<str>)> {
         let mut known = HashSet::new();
         let sets = self.rule_sets.borrow();
@@ -360,8 +362,8 @@ impl MainConf {
         policies.collect()
     }
 
-    /// Warns of zones that have another size than in `old`, and of namespaces that are in another
-    /// zone: they start anew.
+    /// Warns of zones whose size differs from that in `old`, and of namespaces that moved to
+    /// another zone: their counters start at zero.
     pub(crate) fn warn_of_new_starts(&self, old: &MainConf, log: Log<'_>) {
         let warn = |message: core::fmt::Arguments<'_>| log::error(NGX_LOG_WARN, log, message);
         for zone in &self.configuration().zones {
@@ -390,17 +392,17 @@ impl MainConf {
         }
     }
 
-    /// Returns a value that keeps the zones and namespaces as long as it lives.
+    /// Returns a value that keeps the zones and namespaces alive.
     pub(super) fn lend(&self) -> Arc<Lent> {
         self.lent.clone()
     }
 
-    /// The zone of this number in the configuration.
+    /// Returns the zone with this number in the configuration.
     pub(super) fn zone(&self, number: usize) -> Option<&Zone> {
         self.zones.get(number).map(|zone| &**zone)
     }
 
-    /// The zones, in the order of the configuration.
+    /// Returns the zones, in the order of the configuration.
     pub(super) fn zones(&self) -> &[Rc<Zone>] {
         &self.zones
     }
@@ -410,31 +412,33 @@ impl MainConf {
         self.zones.first()?.table()
     }
 
-    /// Makes this process count events as worker `worker` in all zones.
+    /// Sets the worker whose event counters this process increments in all zones.
     pub(crate) fn set_worker(&self, worker: usize) {
         for table in self.zones.iter().filter_map(|zone| zone.table()) {
             table.set_worker(worker);
         }
     }
 
-    /// The namespace of this number in the configuration, once the zones are mapped.
+    /// Returns the namespace with this number in the configuration; `None` before the zones are
+    /// mapped.
     pub(super) fn namespace(&self, number: usize) -> Option<&Namespace<'static>> {
         let namespace = self.namespaces.get()?.get(number)?;
         namespace.as_ref().map(|served| &served.namespace)
     }
 
-    /// Returns how the store of the namespace of this number decides, if it does.
+    /// Returns how the store of the namespace with this number decides; `None` if it does not.
     pub(super) fn synchronous(&self, number: usize) -> Option<Synchronous> {
         self.namespaces.get()?.get(number)?.as_ref()?.synchronous
     }
 
-    /// The store of this number in the configuration, once the zones are mapped, if a namespace is
-    /// synced with it.
+    /// Returns the store with this number in the configuration, if a namespace is synced with it.
+    /// `None` before the zones are mapped.
     pub(super) fn watched(&self, number: usize) -> Option<&Arc<WatchedStore>> {
         self.stores.get()?.get(number)?.as_ref()
     }
 
-    /// The policies whose rejections are counted by themselves, once the zones are mapped.
+    /// Returns the policies with their own counter of rejections; empty before the zones are
+    /// mapped.
     pub(super) fn policies(&self) -> &[Policy] {
         self.policies.get().map_or(&[], |policies| policies)
     }

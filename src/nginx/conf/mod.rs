@@ -1,15 +1,16 @@
-//! The configuration as nginx has it: nginx reads the files, `crate::conf` what is in them.
+//! The configuration in nginx. nginx parses the files; `crate::conf` interprets the directives.
 //!
 //! - [`reading`]: nginx's pointer to a configuration that it is reading
-//! - [`directives`], [`blocks`]: nginx's callbacks, which pass words on; [`files`]
+//! - [`directives`], [`blocks`]: nginx's callbacks for directives; [`files`]: files that directives
+//!   name
 //! - [`text`], [`variable`]: text with variables, which nginx compiles and evaluates
-//! - [`main`], [`location`]: what nginx keeps for `http`, and for each level
+//! - [`main`], [`location`]: the configurations of `http`, and of each level
 //! - [`served`], [`rules`]: namespaces and rules, once the zones are mapped
-//! - [`library`], [`found`], [`finding`], [`library_error`]: what callers of the library define and find; [`late`]: what
-//!   they define in a worker
-//! - [`watched`]: directives of other modules, of which ours warn
-//! - [`content`]: what answers in a location that is ours
-//! - [`status`]: what is told of it all
+//! - [`library`], [`found`], [`finding`], [`library_error`]: definitions and handles of the
+//!   library's callers; [`late`]: definitions in a worker
+//! - [`watched`]: other modules' directives about which this module warns
+//! - [`content`]: content handlers
+//! - [`status`]: the status for the API and the metrics
 
 mod blocks;
 mod content;

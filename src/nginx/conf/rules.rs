@@ -1,4 +1,4 @@
-//! The rules of a level, as requests use them once the zones are mapped.
+//! The rules of a level, with their counters once the zones are mapped.
 
 use core::ptr;
 use std::cell::OnceCell;
@@ -9,13 +9,13 @@ use super::text::{Amount, Text};
 use crate::conf::level::rules::{self, RuleLimit, Rules};
 use crate::engine::BoundLimit;
 
-/// Cost of a request.
+/// The cost of a request.
 pub(crate) type Cost = rules::Cost<Text>;
 
-/// Own key of a rule.
+/// A rule's own key.
 pub(crate) type OwnKey = rules::OwnKey<Text>;
 
-/// The rules that apply on a level, all of which must admit a request.
+/// The rules that apply on a level. All of them must admit a request.
 #[derive(Debug)]
 pub(crate) struct RuleSet {
     rules: Rc<Rules<Text>>,
@@ -24,21 +24,21 @@ pub(crate) struct RuleSet {
     active: OnceCell<Active>,
 }
 
-/// The data of rules that a request needs, in the order in which it needs them.
+/// The data of the rules that requests need, in the order of use.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) rules: Box<[ActiveRule]>,
-    /// The limits of all rules together.
+    /// Number of limits of all rules together.
     pub(crate) limit_count: usize,
-    /// The value of `RateLimit-Policy` if all limits apply; empty if one of them is variable.
+    /// Value of `RateLimit-Policy` if all limits apply; empty if one of them is variable.
     policy: &'static [u8],
-    /// Whether a rule has hits that are charged when the response is known.
+    /// Whether a rule charges hits that depend on the response.
     pub(crate) has_deferred: bool,
-    /// Whether a rule is decided by a store.
+    /// Whether a store decides a rule.
     pub(crate) is_synchronous: bool,
-    /// Whether hits are reserved of all limits that a store decides about.
+    /// Whether hits are reserved for all limits that a store decides.
     pub(crate) is_reserving: bool,
-    /// Whether a request may have to wait: for a store, or since a rate holds it back.
+    /// Whether a request may have to wait, for a store or because of a rate.
     pub(crate) may_wait: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct ActiveRule {
     pub(crate) key: RuleKey,
     pub(crate) cost: &'static Cost,
     pub(crate) limits: Box<[ActiveLimit]>,
-    /// The deciders, if not the node.
+    /// The deciders; `None` if this node decides.
     pub(crate) synchronous: Option<Synchronous>,
     /// The rule's place in the configuration, such as `nginx.conf:31`.
     pub(crate) place: &'static str,
@@ -57,13 +57,13 @@ pub(crate) struct ActiveRule {
 /// The key of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RuleKey {
-    /// The key of the level.
+    /// The level's key.
     OfLevel,
-    /// The key of the rule before, in the same table.
+    /// The previous rule's key, in the same table.
     AsBefore,
-    /// A key of its own.
+    /// The rule's own key.
     Own(&'static Text),
-    /// Either key, in a counter of its own.
+    /// Either key, with a counter variable.
     InCounter(&'static OwnKey),
 }
 
@@ -75,12 +75,12 @@ pub(crate) struct ActiveLimit {
 }
 
 impl RuleSet {
-    /// Rules that count in `namespaces`.
+    /// Creates the rule set of `rules`, whose limits count in `namespaces`.
     pub(super) fn new(rules: Rc<Rules<Text>>, namespaces: ServedNamespaces) -> RuleSet {
         RuleSet { rules, namespaces, active: OnceCell::new() }
     }
 
-    /// The policies: the number of the namespace, and the name.
+    /// Returns the policies, each with the number of its namespace.
     pub(super) fn policies(&self) -> impl Iterator<Item = (usize, &str)> {
         let rules = self.rules.rules().iter();
         rules.flat_map(|rule| {
@@ -89,8 +89,8 @@ impl RuleSet {
         })
     }
 
-    /// Returns the value of `RateLimit-Policy` for a request to which `limits` limits applied; `None` if it
-    /// depends on the request.
+    /// Returns the value of `RateLimit-Policy` for a request to which `limits` limits applied;
+    /// `None` if the value depends on the request.
     #[inline]
     pub(crate) fn policy(&self, limits: usize) -> Option<&[u8]> {
         let active = self.active.get()?;
@@ -98,7 +98,7 @@ impl RuleSet {
         is_known.then_some(active.policy)
     }
 
-    /// The rules with their counters, once the zones are mapped.
+    /// Returns the rules with their counters. To be called once the zones are mapped.
     #[inline]
     pub(crate) fn active(&'static self) -> &'static Active {
         self.active.get_or_init(|| self.activate())
@@ -107,9 +107,9 @@ impl RuleSet {
     #[cold]
     fn activate(&'static self) -> Active {
         let mut rules: Vec<ActiveRule> = Vec::new();
-        // The table of the rule before, if that counts by the key of the level.
+        // Table of the previous rule, if that uses the level's key.
         let mut level_table = None;
-        // There are no requests before every namespace is in its zone.
+        // Requests come only after every namespace was found in its zone.
         let namespaces = self.namespaces.get().map_or(&[][..], |it| it);
         for rule in self.rules.rules() {
             let Some(Some(served)) = namespaces.get(rule.namespace) else {
@@ -160,7 +160,8 @@ impl RuleSet {
     }
 }
 
-/// Whether each limit has counters of its own: of a counter that two share, a hit would be spent twice.
+/// Returns whether no two limits share a counter. With a shared counter, a hit would be spent
+/// twice.
 fn are_apart(rules: &[ActiveRule]) -> bool {
     let limits = || rules.iter().flat_map(|rule| &rule.limits);
     limits().enumerate().all(|(index, one)| {
@@ -170,12 +171,12 @@ fn are_apart(rules: &[ActiveRule]) -> bool {
 }
 
 impl ActiveRule {
-    /// Whether hits are reserved of all of its limits.
+    /// Returns whether hits are reserved for all limits of the rule.
     fn is_reserving(&self) -> bool {
         self.limits.iter().all(|limit| limit.bound.is_reserving())
     }
 
-    /// Whether `bound` is one of the rule's limits.
+    /// Returns whether `bound` is one of the rule's limits.
     pub(crate) fn has(&self, bound: &BoundLimit<'static>) -> bool {
         let mut limits = self.limits.iter();
         limits.any(|limit| ptr::eq(&limit.bound, bound))

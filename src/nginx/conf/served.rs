@@ -13,75 +13,77 @@ use crate::policy::namespace::OnError;
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
 
-/// The namespaces, by their numbers in the configuration; `None` for one that has no place in its zone.
-/// Set when the zones are mapped, before any request.
+/// The namespaces by their numbers in the configuration; `None` for one that did not fit into its
+/// zone. Set when the zones are mapped, before any request.
 pub(super) type ServedNamespaces = Rc<OnceCell<Vec<Option<ServedNamespace>>>>;
 
 /// A namespace in its zone.
 #[derive(Debug)]
 pub(super) struct ServedNamespace {
     pub(super) namespace: Namespace<'static>,
-    /// Decisions of its store, if it decides.
+    /// The store that decides; `None` if this node decides.
     pub(super) synchronous: Option<Synchronous>,
 }
 
-/// The decisions of a synchronous namespace.
+/// How the store of a synchronous namespace decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Synchronous {
-    /// The deciders: their numbers are those of all deciders in
+    /// The deciders, with their numbers among all in
     /// [`MainConf::deciding`](super::main::MainConf::deciding).
     pub(crate) store: Deciders,
     pub(crate) on_error: OnError,
     /// Longest wait of a request.
     pub(crate) timeout: Duration,
-    /// Whether hits of busy keys are charged ahead.
+    /// Whether hits of busy keys are reserved ahead.
     pub(crate) is_reserving: bool,
 }
 
-/// A namespace that is synced with a store: all that takes.
+/// The data for syncing a namespace with its store.
 #[derive(Clone, Debug)]
 pub(crate) struct SyncedNamespace {
     pub(crate) name: Box<str>,
     pub(crate) namespace: &'static Namespace<'static>,
-    /// The windows that are counted in.
+    /// The configured window sizes.
     pub(crate) sizes: Vec<WindowSize>,
-    /// Period of its sync.
+    /// Period of the sync.
     pub(crate) period: Duration,
-    /// Time after which a silent worker counts as dead.
+    /// Time after which a lease holder that does not renew its lease counts as dead.
     pub(crate) lease_lifetime: Duration,
     pub(crate) store: Arc<WatchedStore>,
-    /// The number of this namespace among those with the store.
+    /// The namespace's number among those of the store.
     pub(crate) number: usize,
     pub(crate) options: StoreSettings,
-    /// Whether hits are pushed before their time, and nodes hear each other if the store has a channel.
+    /// Whether hits are pushed early; then nodes also subscribe to the store's channel, if it has
+    /// one.
     pub(crate) is_early: bool,
-    /// Whether the store decides: only what was counted without it is pushed.
+    /// Whether the store decides. Then only hits that were counted without it are pushed.
     pub(crate) is_synchronous: bool,
-    /// Whether the timer starts when a caller of the library syncs for the first time.
+    /// Whether the timer starts with the first sync that a caller of the library asks for.
     pub(crate) waits_for_caller: bool,
-    /// Keeps the configuration's `namespace` and its table as long as there is this.
+    /// Keeps the configuration's `namespace` and its table alive.
     pub(super) _lent: Arc<Lent>,
 }
 
-/// While there is another one of a configuration's, its zones and namespaces stay.
+/// Marker whose references keep a configuration's zones and namespaces alive.
 #[derive(Debug, Default)]
 pub(super) struct Lent;
 
 /// The synced namespaces that callers have defined in this process.
 #[derive(Debug, Default)]
 pub(super) struct LateNamespaces {
-    /// The zones and stores of the configuration, and the namespaces that were defined late, with their stores.
+    /// The configuration's zones and stores, with the namespaces that were defined late and their
+    /// stores.
     pub(super) configuration: RefCell<Option<Configuration>>,
     pub(super) served: RefCell<Vec<LateNamespace>>,
-    /// Number of their deciders.
+    /// Number of their deciders so far.
     deciders: Cell<usize>,
 }
 
-/// A namespace that is synced, and was defined late.
+/// A synced namespace that was defined late.
 #[derive(Clone)]
 pub(crate) struct LateNamespace {
     pub(crate) synced: SyncedNamespace,
-    /// The store that decides, if not the node, with the number of its first decider.
+    /// The store that decides, with the number of its first decider; `None` if this node decides.
     pub(crate) decided: Option<(usize, DecidingStore)>,
 }
 
@@ -92,17 +94,17 @@ impl core::fmt::Debug for LateNamespace {
 }
 
 impl LateNamespaces {
-    /// Returns all of them.
+    /// Returns all of these namespaces.
     pub(super) fn all(&self) -> Vec<LateNamespace> {
         self.served.borrow().clone()
     }
 
-    /// Forgets them: they lend what their configuration has.
+    /// Drops these namespaces, which keep their configuration's zones alive.
     pub(super) fn clear(&mut self) {
         self.served.get_mut().clear();
     }
 
-    /// Takes numbers for `count` deciders; returns how many were taken before.
+    /// Takes numbers for `count` deciders. Returns the first one.
     pub(super) fn take_deciders(&self, count: u16) -> usize {
         let before = self.deciders.get();
         self.deciders.set(before.saturating_add(count.into()));
@@ -111,7 +113,7 @@ impl LateNamespaces {
 }
 
 impl LateNamespace {
-    /// Returns how its store decides, if it does.
+    /// Returns how the namespace's store decides; `None` if it does not.
     pub(super) fn synchronous(&self, conf: &NamespaceConf) -> Option<Synchronous> {
         let (first, _) = self.decided.as_ref()?;
         Some(Synchronous {

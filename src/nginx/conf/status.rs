@@ -1,5 +1,5 @@
-//! The status of a configuration for the API and the metrics, looked up in steps: a look at
-//! everything would hold the worker for too long.
+//! The status of a configuration for the API and the metrics. It is collected in steps, since
+//! collecting all of it at once would block the worker for too long.
 
 use core::slice;
 use core::time::Duration;
@@ -22,25 +22,25 @@ use crate::nginx::zone::Zone;
 use crate::policy::window::{Clock as _, WindowSize};
 use crate::table::{CounterTable, LookedAt, Pending, SyncState};
 
-/// The status of this node, as far as it was looked up.
+/// The part of this node's status that was collected so far.
 pub(crate) struct Look {
     main: &'static MainConf,
     status: Status<'static>,
     zones: slice::Iter<'static, Rc<Zone>>,
-    /// The last zone's table, and from which namespace on its keys are to be counted yet.
+    /// Table of the last zone, and the first namespace whose keys are not yet counted.
     uncounted: Option<(&'static CounterTable<'static>, usize)>,
     namespaces: Enumerate<slice::Iter<'static, NamespaceConf>>,
-    /// Pending counters by the names of zones; `None`: they do not matter.
+    /// Pending counters by zone; `None` if they are not wanted.
     pending: Option<HashMap<&'static str, Pending>>,
-    /// Indexes of stores in the status, by their names.
+    /// Indexes of stores in the status, by name.
     stores: HashMap<&'static str, usize>,
 }
 
 impl Look {
-    /// Number of namespaces in a step: each worker has a line of each.
+    /// Namespaces in one step; each one sums a line of every worker.
     const NAMESPACES: usize = 16;
 
-    /// Looks at a bounded part of what there is; returns whether anything is left.
+    /// Collects a bounded part of the status. Returns whether any part is left.
     pub(crate) fn go_on(&mut self) -> bool {
         if let Some((table, start)) = self.uncounted {
             let end = start.saturating_add(Self::NAMESPACES);
@@ -85,20 +85,20 @@ impl Look {
         true
     }
 
-    /// Takes what was seen.
+    /// Takes the collected status.
     pub(crate) fn take_status(&mut self) -> Status<'static> {
         core::mem::take(&mut self.status)
     }
 }
 
 impl MainConf {
-    /// Begins to look how this node is doing; at what is pending, if it matters.
+    /// Starts to collect this node's status, with the pending counters if `does_pending_matter`.
     pub(crate) fn look(&'static self, does_pending_matter: bool) -> Look {
         let configuration = self.configuration();
         let stores = configuration.stores.iter().enumerate();
         let status = Status {
             zones: Vec::new(),
-            // Not to be moved as it grows.
+            // Allocated at once, so that it is not moved while it grows.
             namespaces: Vec::with_capacity(configuration.namespaces.len()),
             stores: stores.clone().map(|(it, store)| self.store_status(it, store)).collect(),
             policies: self.policies().iter().map(Policy::status).collect(),
@@ -119,8 +119,8 @@ impl MainConf {
         }
     }
 
-    /// Returns the status of one namespace, however many there are, and the windows that it counts
-    /// in. `None`: there is no such namespace.
+    /// Returns the status of one namespace and its window sizes, in a time that does not depend on
+    /// the number of namespaces. `None` if there is no such namespace.
     pub(crate) fn status_of(&self, name: &[u8]) -> Option<(NamespaceStatus<'_>, Vec<WindowSize>)> {
         let (number, namespace) = self.named(name)?;
         let table = self.zone(namespace.zone)?.table();
@@ -130,13 +130,13 @@ impl MainConf {
         Some((status, namespace.window_sizes.clone()))
     }
 
-    /// The names of all namespaces, in the order of the configuration.
+    /// Returns the names of all namespaces, in the order of the configuration.
     pub(crate) fn namespace_names(&self) -> impl Iterator<Item = &str> {
         let namespaces = self.configuration().namespaces.iter();
         namespaces.map(|namespace| &*namespace.name)
     }
 
-    /// The names of the stores that do not answer, as far as is known.
+    /// Returns the names of the stores whose last answer was an error.
     pub(crate) fn stores_that_are_down(&self) -> Vec<&str> {
         let stores = self.configuration().stores.iter().enumerate();
         let down =
@@ -144,7 +144,7 @@ impl MainConf {
         down.map(|(_, store)| &*store.name).collect()
     }
 
-    /// The namespace of this name, and how it counts. `None`: there is none.
+    /// Returns the namespace with this name, and its windows. `None` if there is none.
     pub(crate) fn counting_in(&self, name: &[u8]) -> Option<(&Namespace<'static>, Counting<'_>)> {
         let (number, conf) = self.named(name)?;
         let counting = Counting {
@@ -153,33 +153,33 @@ impl MainConf {
             sizes: &conf.window_sizes,
             rates: &conf.rates,
             counters: &conf.counters,
-            // Of a synced namespace, the windows of rules are fetched, and no others.
+            // In a synced namespace only the windows of rules are fetched.
             is_open: conf.is_open(),
         };
         Some((self.namespace(number)?, counting))
     }
 
-    /// The name of a namespace that is synced, and how long its store has for an exchange; `None`: it is
-    /// not synced, or there is none.
+    /// Returns the name of a synced namespace, and its store's timeout for one exchange. `None` if
+    /// there is no such namespace, or it is local.
     pub(crate) fn synced_of(&self, name: &[u8]) -> Option<(&str, Duration)> {
         let (_, namespace) = self.named(name)?;
         let store = namespace.period().and(self.configuration().store(namespace))?;
         Some((&namespace.name, store.settings.common.timeout))
     }
 
-    /// Returns how the store of the namespace of this name decides, if it does.
+    /// Returns how the store of this namespace decides; `None` if it does not.
     pub(crate) fn synchronous_of(&self, name: &[u8]) -> Option<Synchronous> {
         let (number, _) = self.named(name)?;
         self.synchronous(number)
     }
 
-    /// The namespace of this name, with its number.
+    /// Returns the namespace with this name, and its number.
     fn named(&self, name: &[u8]) -> Option<(usize, &NamespaceConf)> {
         let mut namespaces = self.configuration().namespaces.iter().enumerate();
         namespaces.find(|(_, namespace)| namespace.name.as_bytes() == name)
     }
 
-    /// Returns the status of a namespace whose zone has these `pending` counters.
+    /// Returns the status of a namespace. `pending` are the pending counters of its zone.
     fn namespace_status<'c>(
         &'c self,
         number: usize,
@@ -189,7 +189,7 @@ impl MainConf {
         let (zone, namespace) = (self.zone(conf.zone)?, self.namespace(number)?);
         let (table, index) = (namespace.table(), namespace.index());
         let state = namespace.sync_state();
-        // Only this knows of what is on its way.
+        // Only the sync state knows the hits that are in flight.
         let pending = state.map(|_| {
             let shards = namespace.sync_states().iter();
             let sealed: usize = shards.map(SyncState::sealed_records).sum();

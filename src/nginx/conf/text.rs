@@ -1,4 +1,4 @@
-//! Text with variables, and what it comes to for a request.
+//! Text with variables, and its value for a request.
 
 use core::fmt;
 use core::ptr;
@@ -15,15 +15,15 @@ use crate::conf::words::text::{self, variable};
 use crate::nginx::request::{Request, bytes};
 use crate::policy::hits::{Hits, ParseHitsError};
 
-/// Text and variables, evaluated for each request.
+/// Text with variables, evaluated for each request.
 pub(crate) enum Text {
-    /// A single variable: what most keys are, at a fraction of the cost.
+    /// A single variable, as in most keys. Much cheaper than complex text.
     Variable(Variable),
-    /// Anything else.
+    /// Any other text.
     Complex(ngx_http_complex_value_t),
 }
 
-/// A number of hits: a constant, or text and variables that come to one.
+/// A number of hits: a constant, or text that evaluates to a number.
 pub(crate) type Amount = text::Amount<Text>;
 
 /// The value of an [`Amount`] for a request.
@@ -32,11 +32,11 @@ pub(crate) enum Evaluated<'r> {
     Hits(Hits),
     /// The text is empty.
     Empty,
-    /// The text is no number.
+    /// The text is not a number.
     Wrong(&'r [u8]),
 }
 
-/// A text could not be evaluated; nginx has logged why.
+/// The error of a text that could not be evaluated. nginx has logged the reason.
 #[derive(Debug)]
 pub(crate) struct EvaluationError;
 
@@ -45,7 +45,7 @@ impl Text {
     ///
     /// # Errors
     ///
-    /// There is no memory; nginx has logged it.
+    /// No memory, which nginx has logged.
     pub(super) fn compile(conf: &mut Conf<'_>, text: &[u8]) -> Result<Text, ConfError> {
         if let Some(name) = variable(text) {
             let variable = Variable::named(conf, name).ok_or(ConfError::Logged)?;
@@ -53,23 +53,23 @@ impl Text {
         }
 
         let mut value = conf.keep(text).ok_or(ConfError::Logged)?;
-        // SAFETY: all-zero is a valid value of these plain structures of C.
+        // SAFETY: all-zero is a valid value of these plain C structures.
         let mut complex: ngx_http_complex_value_t = unsafe { core::mem::zeroed() };
         // SAFETY: as above.
         let mut compile: ngx_http_compile_complex_value_t = unsafe { core::mem::zeroed() };
         compile.cf = conf.as_ptr();
         compile.value = &mut value;
         compile.complex_value = &mut complex;
-        // SAFETY: the pointers are valid during the call; what `complex` points to afterwards is
-        // in the cycle's pool, as the text itself.
+        // SAFETY: the pointers are valid during the call. The data that `complex` points to
+        // afterwards is in the cycle's pool, as is the text.
         if unsafe { ngx_http_compile_complex_value(&mut compile) } != NGX_OK as ngx_int_t {
             return Err(ConfError::Logged);
         }
         Ok(Text::Complex(complex))
     }
 
-    /// The value for `request`, which lives as long as the request. A variable that does not
-    /// exist is empty.
+    /// Returns the value for `request`, which lives as long as the request. A missing variable is
+    /// empty.
     #[inline]
     pub(crate) fn evaluate<'r>(&self, request: &Request<'r>) -> Result<&'r [u8], EvaluationError> {
         match self {
@@ -79,7 +79,7 @@ impl Text {
     }
 }
 
-/// The value of several parts, copied into one.
+/// Returns the value of a complex text, copied into the request's pool.
 // Not inlined: as `Variable::evaluate_by_nginx`.
 #[inline(never)]
 fn evaluate_complex<'r>(
@@ -88,7 +88,7 @@ fn evaluate_complex<'r>(
 ) -> Result<&'r [u8], EvaluationError> {
     let mut value = ngx_str_t::empty();
     let complex = ptr::from_ref(complex).cast_mut();
-    // SAFETY: the request has not ended; nginx does not change a complex value when it evaluates it.
+    // SAFETY: the request is live; nginx does not change a complex value when it evaluates it.
     let status = unsafe { ngx_http_complex_value(request.as_ptr(), complex, &mut value) };
     if status == NGX_OK as ngx_int_t {
         // SAFETY: the value is in the request's pool.
@@ -108,7 +108,7 @@ impl fmt::Debug for Text {
 }
 
 impl text::Amount<Text> {
-    /// The number for `request`.
+    /// Returns the number for `request`.
     #[inline]
     pub(crate) fn evaluate<'r>(
         &self,
@@ -120,7 +120,7 @@ impl text::Amount<Text> {
                 b"" => Evaluated::Empty,
                 text => match Hits::parse(text) {
                     Ok(hits) => Evaluated::Hits(hits),
-                    // Sums saturate there too.
+                    // Sums of hits saturate, too.
                     Err(ParseHitsError::TooLarge) => Evaluated::Hits(Hits::MAX),
                     Err(ParseHitsError::NotADecimal) => Evaluated::Wrong(text),
                 },

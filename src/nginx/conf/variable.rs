@@ -1,5 +1,5 @@
-//! A variable of nginx's, and its value for a request: found without nginx where it is cached, or is
-//! an argument.
+//! A variable and its value for a request. Cached values and arguments are found without calling
+//! nginx.
 
 use core::ptr;
 use std::cell::OnceCell;
@@ -17,21 +17,21 @@ use crate::policy::query::argument;
 /// A variable of the configuration.
 pub(crate) struct Variable {
     index: ngx_uint_t,
-    /// The argument that it is, if it is one; empty if it is none. Set by the first request.
+    /// Name of the argument, for an `arg_` variable; otherwise empty. Set by the first request.
     argument: OnceCell<&'static [u8]>,
 }
 
 impl Variable {
-    /// The variable `name`. `None`: no memory; nginx has logged it.
+    /// Returns the variable `name`. `None` without memory, which nginx has logged.
     pub(super) fn named(conf: &mut Conf<'_>, name: &[u8]) -> Option<Variable> {
         Some(Variable { index: conf.variable(name)?, argument: OnceCell::new() })
     }
 
-    /// The value for `request`, as `ngx_http_get_flushed_variable` has it; it lives as long as the
-    /// request. `None`: no memory, or a cycle; nginx has logged it.
+    /// Returns the value that `ngx_http_get_flushed_variable` returns, which lives as long as the
+    /// request. `None` without memory or for a cycle of variables; nginx has logged it.
     #[inline]
     pub(super) fn evaluate<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
-        // SAFETY: the index is of the request's configuration, as all of it is.
+        // SAFETY: the index belongs to the request's configuration, as all of this does.
         let value = unsafe { &*request.variable(self.index) };
         let bits = Bits::of(value);
         if bits.is_cached() {
@@ -46,12 +46,12 @@ impl Variable {
         }
     }
 
-    /// [`Variable::evaluate`] where nginx has to; finds out whether it will have to again.
+    /// Evaluates the variable by nginx, and finds out whether it is an argument.
     // Not inlined: then what finds an argument need not save registers.
     #[inline(never)]
     fn evaluate_by_nginx<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
         self.argument.get_or_init(|| argument_of(request, self.index));
-        // SAFETY: the request has not ended, and the index is of its configuration. The value is the
+        // SAFETY: the request is live, and the index belongs to its configuration. The value is the
         // request's.
         unsafe {
             let value = ngx_http_get_flushed_variable(request.as_ptr(), self.index).as_ref()?;
@@ -60,19 +60,18 @@ impl Variable {
     }
 }
 
-/// The name of the argument that nginx looks up for variable number `index` where that has no
-/// cached value; empty if it does something else.
+/// Returns the name of the argument that nginx looks up for variable number `index` if it has no
+/// cached value; empty if the variable is no argument.
 ///
-/// A configuration can give a variable another meaning, whatever its name: by `map`, `geo`, a
-/// capture. nginx knows all of those when the configuration is complete, and only then gives the
-/// handler of the prefix `arg_` to the variables that have none. (`set` leaves them that handler: it
-/// caches a value.)
+/// A configuration can define a variable with any name by `map`, `geo` or a capture. nginx knows
+/// all of them when the configuration is complete, and only then gives the `arg_` prefix handler to
+/// the variables without a handler. (`set` leaves that handler, but caches a value.)
 #[cold]
 fn argument_of(request: &Request<'_>, index: ngx_uint_t) -> &'static [u8] {
     const PREFIX: &[u8] = b"arg_";
     let find = || {
         let core = NgxHttpCoreModule::main_conf(request)?;
-        // SAFETY: both arrays are of variables, and live as long as the configuration.
+        // SAFETY: both arrays hold variables, and live as long as the configuration.
         let (all, prefixes) =
             unsafe { (variables(&core.variables), variables(&core.prefix_variables)) };
         let variable = all.get(index)?;
@@ -87,19 +86,19 @@ fn argument_of(request: &Request<'_>, index: ngx_uint_t) -> &'static [u8] {
 
 /// # Safety
 ///
-/// The array is one of variables, and lives as long as the result is used.
+/// `array` holds variables, and lives as long as the result.
 unsafe fn variables(array: &ngx_array_t) -> &'static [ngx_http_variable_t] {
     if array.nelts == 0 {
         return &[];
     }
-    // SAFETY: an array of nginx's that is not empty has so many elements.
+    // SAFETY: a non-empty `ngx_array_t` has `nelts` elements.
     unsafe { core::slice::from_raw_parts(array.elts.cast(), array.nelts) }
 }
 
 /// The bit fields of a variable's value: `unsigned len:28, valid:1, no_cacheable:1, not_found:1,
 /// escape:1`.
 ///
-/// The generated accessors look at one bit after the other: 100 instructions for what is two here.
+/// The generated accessors test one bit after another: 100 instructions instead of two.
 #[derive(Clone, Copy)]
 struct Bits(u32);
 
@@ -116,23 +115,23 @@ impl Bits {
         Bits(unsafe { ptr::from_ref(value).cast::<u32>().read() })
     }
 
-    /// Whether the value was evaluated, and is to be used again.
+    /// Returns whether the value was evaluated and can be used again.
     #[inline]
     fn is_cached(self) -> bool {
         self.0 & (Self::VALID | Self::NOT_FOUND) != 0 && self.0 & Self::NO_CACHEABLE == 0
     }
 
-    /// The bytes of `value`, whose bits these are; none if it was not found.
+    /// Returns the bytes of `value`, whose bit fields `self` must be; empty if it was not found.
     ///
     /// # Safety
     ///
-    /// The value is that of a request whose memory lives as long as `'r`.
+    /// `value` belongs to a request whose memory lives as long as `'r`.
     #[inline]
     unsafe fn value<'r>(self, value: &ngx_variable_value_t) -> &'r [u8] {
         if self.0 & Self::NOT_FOUND != 0 || self.0 & Self::LEN == 0 {
             return &[];
         }
-        // SAFETY: a value that is found points to so many bytes, which live as long as the request.
+        // SAFETY: a value that is found points to `len` bytes, which live as long as the request.
         unsafe { core::slice::from_raw_parts(value.data, (self.0 & Self::LEN) as usize) }
     }
 }

@@ -1,8 +1,8 @@
-//! Directives of other modules that decide whether our rules do what they say: `return` answers before them, and
-//! `auth_basic` verifies users after them.
+//! Watches directives of other modules that make this module's rules useless: `return` answers
+//! before the rules run, and `auth_basic` sets the user after they run.
 //!
-//! Modules keep what they read in structures of their own, which nobody else can read. So while nginx reads `http`, the
-//! functions of these directives are replaced by one that notes the directive, and then calls the module's own.
+//! A module's configuration is private to it. So while nginx reads `http`, the functions of these
+//! directives are replaced by one that records the directive and then calls the original function.
 
 use core::ffi::{CStr, c_char, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use super::reading::{Conf, commands_of};
 use crate::nginx::guard::guard;
 use crate::nginx::module::Module;
 
-/// The modules and their directives.
+/// The watched directives, by module.
 const WATCHED: [(&CStr, &[&[u8]]); 2] = [
     (c"ngx_http_rewrite_module", &[b"return", b"rewrite", b"break", b"if"]),
     (c"ngx_http_auth_basic_module", &[b"auth_basic"]),
@@ -24,17 +24,19 @@ const WATCHED: [(&CStr, &[&[u8]]); 2] = [
 /// nginx's function for a directive.
 type SetFn = unsafe extern "C" fn(*mut ngx_conf_t, *mut ngx_command_t, *mut c_void) -> *mut c_char;
 
-/// The functions that were replaced, each with the address of its directive. Only the process that reads the
-/// configuration uses them, in one thread. If it fails, they stay replaced until the next one was read.
+/// The original functions, by the address of their directive. Only the process that reads the
+/// configuration uses them, in one thread. If reading fails, they stay replaced until the next
+/// configuration was read.
 static REPLACED: Mutex<Vec<(usize, SetFn)>> = Mutex::new(Vec::new());
 
-/// Begins to watch.
+/// Starts to watch.
 pub(crate) fn begin(conf: &Conf<'_>) {
     let mut replaced = REPLACED.lock().unwrap_or_else(PoisonError::into_inner);
     for command in watched_of(conf) {
         let is_replaced = replaced.iter().any(|(it, _)| *it == command.addr());
-        // SAFETY: nginx has loaded the module, and reads the configuration in this thread alone: nobody else looks at
-        // the directive meanwhile. Modules' directives are not constant, as `ngx_module_t` says.
+        // SAFETY: nginx has loaded the module and reads the configuration in this only thread, so
+        // nothing else uses the directive meanwhile. The directives of an `ngx_module_t` are
+        // mutable.
         unsafe {
             if let (false, Some(set)) = (is_replaced, (*command).set) {
                 replaced.push((command.addr(), set));
@@ -44,7 +46,7 @@ pub(crate) fn begin(conf: &Conf<'_>) {
     }
 }
 
-/// Ends to watch, once all of `http` was read.
+/// Stops watching, after all of `http` was read.
 pub(crate) fn end(conf: &Conf<'_>) {
     let mut replaced = REPLACED.lock().unwrap_or_else(PoisonError::into_inner);
     for command in watched_of(conf) {
@@ -56,25 +58,25 @@ pub(crate) fn end(conf: &Conf<'_>) {
     }
 }
 
-/// Returns the directives that are watched, of the modules that are loaded.
+/// Returns the watched directives of the loaded modules.
 fn watched_of(conf: &Conf<'_>) -> Vec<*mut ngx_command_t> {
     let modules = WATCHED.iter();
     let modules = modules.filter_map(|(name, names)| Some((conf.module(name)?, names)));
     let commands = modules.flat_map(|(module, names)| {
-        // SAFETY: names of directives live as long as their modules.
+        // SAFETY: a directive's name lives as long as its module.
         commands_of(module).filter(|&it| names.contains(&unsafe { (*it).name.as_bytes() }))
     });
     commands.collect()
 }
 
-/// nginx's callback for a directive that is watched.
+/// nginx's callback for a watched directive.
 unsafe extern "C" fn watch(
     cf: *mut ngx_conf_t,
     command: *mut ngx_command_t,
     level: *mut c_void,
 ) -> *mut c_char {
     let replaced = guard(None, || {
-        // SAFETY: nginx passes its configuration in the making.
+        // SAFETY: nginx passes the configuration that it is reading.
         unsafe { Conf::with(cf, note) };
         let replaced = REPLACED.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = replaced.iter();
@@ -82,15 +84,16 @@ unsafe extern "C" fn watch(
         known.map(|(_, set)| *set)
     });
     match replaced {
-        // SAFETY: the function is the directive's own, and gets what nginx passes it.
+        // SAFETY: `set` is the directive's original function, and gets nginx's arguments.
         Some(set) => unsafe { set(cf, command, level) },
         None => NGX_CONF_ERROR,
     }
 }
 
-/// Notes the directive that nginx has just read on its level.
+/// Records the directive that nginx has just parsed on its level.
 fn note(conf: &mut Conf<'_>) {
-    // A configuration without this module may follow one that could not be read.
+    // The functions may still be replaced when a configuration without this module follows a failed
+    // one.
     if !conf.has(Module::module()) {
         return;
     }

@@ -1,5 +1,4 @@
-//! Data of workers for syncing the namespaces of a configuration, and for asking its stores about
-//! requests.
+//! The data that workers need to sync namespaces, and to ask stores about requests.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use crate::store::contract::strategy::{NodeId, Shard};
 use crate::table::EarlyShare;
 
 impl MainConf {
-    /// The namespaces that are synced, once the zones are mapped.
+    /// Returns the synced namespaces; empty before the zones are mapped.
     pub(crate) fn synced(&'static self) -> Vec<SyncedNamespace> {
         let mut synced: Vec<SyncedNamespace> = Vec::new();
         for (number, namespace) in self.configuration().namespaces.iter().enumerate() {
@@ -26,7 +25,7 @@ impl MainConf {
         synced
     }
 
-    /// All that syncing takes, if the namespace of this number is synced.
+    /// Returns the data for syncing a namespace; `None` if it is local.
     fn synced_namespace(
         &'static self,
         number: usize,
@@ -50,7 +49,7 @@ impl MainConf {
         })
     }
 
-    /// The stores that decide about requests, once the zones are mapped.
+    /// Returns the stores that decide about requests; empty before the zones are mapped.
     pub(crate) fn deciding(&'static self) -> Vec<DecidingStore> {
         let mut deciding: Vec<DecidingStore> = Vec::new();
         for (number, store) in self.configuration().deciding_stores() {
@@ -75,7 +74,7 @@ impl MainConf {
                     lent: self.lent.clone(),
                 })
             });
-            // Each has one: it is the store of a namespace.
+            // A deciding store always belongs to a namespace, so it is watched.
             let node = node.zip(self.watched(number));
             deciding.extend(node.map(|(node, watched)| DecidingStore {
                 store: watched.clone(),
@@ -89,30 +88,32 @@ impl MainConf {
         deciding
     }
 
-    /// Returns the queues by which workers ask those stores, if there are any, and they could be
-    /// made.
+    /// Returns the queues by which workers ask deciders; `None` if there are no deciders, or
+    /// creating the queues failed.
     pub(crate) fn shared_queues(&self) -> Option<Arc<SharedQueues>> {
         self.shared_queues.get().cloned()
     }
 
-    /// Returns the bells of the workers' threads, if anything is pushed early, and they could be
-    /// made.
+    /// Returns the eventfds that wake the workers' threads; `None` if there is no zone, or creating
+    /// them failed.
     pub(crate) fn bells(&self) -> Option<Arc<Bells>> {
         self.bells.get().cloned()
     }
 
-    /// Creates what all workers share: queues if there are deciders, and bells for early pushes if there are zones.
+    /// Creates the data that all workers share: queues if there are deciders, and bells for early
+    /// pushes if there are zones.
     ///
     /// # Errors
     ///
-    /// There is too little memory, or there are too many open files. Then no store can be asked, or hits are
-    /// pushed with the period.
+    /// Too little memory, or too many open files. Without queues no store can be asked; without
+    /// bells hits are pushed only once in each period.
     pub(crate) fn share(&self, workers: usize) -> io::Result<()> {
         let (_, deciders) = self.configuration().number_deciders();
         let queues = (deciders > 0).then(|| SharedQueues::new(workers, deciders));
         // Workers may define namespaces whose hits are pushed early.
         let bells = (!self.zones().is_empty()).then(|| Bells::new(workers));
-        // Zones are mapped once in a cycle. If one cannot be made, the other one is of use all the same.
+        // Cannot be set before: zones are mapped once in a cycle. If one of the two fails, the
+        // other is used all the same.
         let queues = queues.map(|it| it.map(|it| self.shared_queues.set(Arc::new(it))));
         let bells = bells.map(|it| it.map(|it| self.bells.set(Arc::new(it))));
         queues.transpose().and(bells.transpose()).map(drop)
