@@ -1,7 +1,7 @@
 //! Options: a reader of a block's directives, and its error messages.
 //!
-//! A block's builder gets each directive as a name and words, in any order. It matches the name, and a [`Directive`]
-//! reads the words by a [`Syntax`] into one of the builder's fields.
+//! A block's builder gets each directive as a name and words, in any order. [`directives!`] declares the directives of a
+//! block, each with the [`Syntax`] of its word.
 //!
 //! Messages end in logs, so they contain no part of a word that may be a password.
 
@@ -89,6 +89,11 @@ impl<'a> Directive<'a> {
     /// Creates the directive `name words...;`.
     pub fn new(name: &'a [u8], words: &'a [&'a [u8]]) -> Directive<'a> {
         Directive { name, words }
+    }
+
+    /// Whether the directive has this name.
+    pub fn is(&self, name: &str) -> bool {
+        self.name == name.as_bytes()
     }
 
     /// Sets `option` to the directive's one word.
@@ -191,6 +196,60 @@ impl<'a> Directive<'a> {
         }
     }
 }
+
+/// The directives of a block that were read so far. [`directives!`] implements it.
+pub trait Directives: Default {
+    /// The names of the directives, in the order of messages.
+    const NAMES: &'static [&'static str];
+
+    /// Reads a directive. Returns `false` if the block does not have it.
+    ///
+    /// # Errors
+    ///
+    /// If the directive is duplicate, or its words are not accepted.
+    fn set(&mut self, directive: &Directive<'_>) -> Result<bool, OptionError>;
+
+    /// Returns the names of the directives that were read, in the order of [`Directives::NAMES`].
+    fn given(&self) -> impl Iterator<Item = &'static str>;
+}
+
+/// Declares the directives of a block: a struct with an `Option` for each, which implements [`Directives`].
+///
+/// `timeout: Duration = TIMEOUT` declares a directive with one word of the [`Syntax`] `TIMEOUT`. `sizes: Vec<Size> =>
+/// parse_sizes` declares one whose words a function of the [`Directive`] parses.
+macro_rules! directives {
+    ($(#[$meta:meta])* $vis:vis struct $Block:ident {
+        $($(#[$doc:meta])* $name:ident: $Type:ty $(= $syntax:expr)? $(=> $parse:expr)?,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Default)]
+        $vis struct $Block {
+            $($(#[$doc])* $name: Option<$Type>,)*
+        }
+
+        impl $crate::policy::options::Directives for $Block {
+            const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            fn set(
+                &mut self,
+                directive: &$crate::policy::options::Directive<'_>,
+            ) -> Result<bool, $crate::policy::options::OptionError> {
+                $(if directive.is(stringify!($name)) {
+                    $(directive.set(&mut self.$name, &$syntax)?;)?
+                    $(directive.set_with(&mut self.$name, || $parse(directive))?;)?
+                    return Ok(true);
+                })*
+                Ok(false)
+            }
+
+            fn given(&self) -> impl Iterator<Item = &'static str> {
+                let names = [$(self.$name.as_ref().map(|_| stringify!($name))),*];
+                names.into_iter().flatten()
+            }
+        }
+    };
+}
+pub(crate) use directives;
 
 /// Formats a word for a message: on one line, and cut so that the accepted words fit behind it.
 pub fn shown(word: &[u8]) -> String {

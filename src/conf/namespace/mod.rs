@@ -4,7 +4,7 @@ pub mod block;
 
 use core::time::Duration;
 
-use crate::policy::namespace::{DEFAULT_TIMEOUT, OnError, OnLoss, SyncEarly, SyncMode};
+use crate::policy::namespace::{OnError, OnLoss, SyncEarly, SyncMode};
 use crate::policy::options::OptionWarning;
 use crate::policy::window::WindowSize;
 
@@ -30,23 +30,6 @@ pub struct NamespaceOptions {
     pub timeout: Duration,
     /// Whether a synchronous datastore charges hits of busy keys ahead.
     pub is_reserving: bool,
-}
-
-/// Returns the settings of an empty block.
-impl Default for NamespaceOptions {
-    fn default() -> Self {
-        NamespaceOptions {
-            zone: None,
-            store: None,
-            sync: SyncMode::default(),
-            sync_early: SyncEarly::default(),
-            on_loss: OnLoss::default(),
-            window_sizes: Vec::new(),
-            on_error: OnError::default(),
-            timeout: DEFAULT_TIMEOUT,
-            is_reserving: false,
-        }
-    }
 }
 
 impl NamespaceOptions {
