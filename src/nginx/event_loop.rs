@@ -1,4 +1,5 @@
-//! nginx's event loop, in whose thread nginx calls us: its clock, its timers, and calls at the end of its turns.
+//! nginx's event loop, whose thread calls this module: its clock, timers, and calls at the end of
+//! its turns.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -12,33 +13,33 @@ use nginx_sys::{
 use super::guard::guard;
 use super::log::Log;
 
-/// A value that only the thread of nginx's event loop uses. Not a thread-local variable: the first use
-/// of one allocates, in every nginx that loads the module.
+/// A value that only the thread of nginx's event loop uses. It is not a thread-local variable,
+/// since the first use of one allocates memory in every nginx that loads the module.
 pub(super) struct OfEventLoop<T>(pub(super) T);
 
-// SAFETY: nginx calls us from its only thread, in which it runs its event loop; the thread that syncs
-// knows nothing of these values.
+// SAFETY: nginx calls this module only from the thread that runs its event loop; the sync thread
+// does not use these values.
 unsafe impl<T> Sync for OfEventLoop<T> {}
 
-/// nginx's monotonic clock, as of this turn of the event loop.
+/// Returns the time of nginx's monotonic clock at the start of this turn of the event loop.
 pub(super) fn monotonic() -> Duration {
     Duration::from_millis(monotonic_millis())
 }
 
-/// Returns the monotonic time in milliseconds.
+/// Returns the time of nginx's monotonic clock in milliseconds.
 pub(super) fn monotonic_millis() -> u64 {
-    // SAFETY: nginx's own variable, in its own thread.
+    // SAFETY: only nginx's thread changes this variable, and it is this thread.
     unsafe { ngx_current_msec as u64 }
 }
 
-/// An event that calls a function of ours with a number.
+/// An event that calls a function with a number.
 struct CallEvent<'l> {
-    /// nginx has its address while it waits for the event.
+    /// Boxed, since nginx stores its address while the event is scheduled.
     call: Box<UnsafeCell<Call>>,
     log: PhantomData<Log<'l>>,
 }
 
-/// The part of a callback that nginx has: the rest is found by the event.
+/// The event that nginx stores a pointer to. The function is found by the event's address.
 #[repr(C)]
 struct Call {
     event: ngx_event_t,
@@ -46,14 +47,14 @@ struct Call {
     number: u64,
 }
 
-/// Connection in the `data` of events: nginx logs its descriptor when it debugs them.
+/// A connection for the `data` of events: nginx's debug log reads its descriptor.
 static NO_CONNECTION: OfEventLoop<NoConnection> = OfEventLoop(NoConnection::new());
 
 struct NoConnection(UnsafeCell<ngx_connection_t>);
 
 impl NoConnection {
     const fn new() -> NoConnection {
-        // SAFETY: all-zero is a valid connection.
+        // SAFETY: an all-zero connection is valid.
         let mut connection: ngx_connection_t = unsafe { core::mem::zeroed() };
         connection.fd = -1;
         NoConnection(UnsafeCell::new(connection))
@@ -62,7 +63,7 @@ impl NoConnection {
 
 impl<'l> CallEvent<'l> {
     fn new(log: Log<'l>, then: fn(u64), number: u64) -> CallEvent<'l> {
-        // SAFETY: all-zero is a valid event.
+        // SAFETY: an all-zero event is valid.
         let mut event: ngx_event_t = unsafe { core::mem::zeroed() };
         event.handler = Some(call);
         event.data = NO_CONNECTION.0.0.get().cast();
@@ -78,46 +79,46 @@ impl<'l> CallEvent<'l> {
     }
 }
 
-/// nginx's callback for an event that calls.
+/// nginx's callback for such an event.
 unsafe extern "C" fn call(event: *mut ngx_event_t) {
-    // SAFETY: the event is that of a `Call`, which nginx would not have if it was dropped.
+    // SAFETY: the event belongs to a `Call`, whose drop would have removed it from nginx.
     let (then, number) = unsafe {
         let call = event.cast::<Call>();
         ((*call).then, (*call).number)
     };
-    // By now nothing refers to the event, which may be dropped.
+    // No reference to the event is left, so `then` may drop it.
     guard((), || then(number));
 }
 
-/// A timer of the event loop, which calls a function with a number. Dropped, it calls nothing any more.
+/// A timer of the event loop, which calls a function with a number. Dropping it unsets it.
 pub(super) struct EventTimer<'l>(CallEvent<'l>);
 
 impl<'l> EventTimer<'l> {
-    /// Creates a timer that is not set, of an owner that writes to `log`.
+    /// Creates an unset timer, for an owner whose messages go to `log`.
     pub(super) fn new(log: Log<'l>, then: fn(u64), number: u64) -> EventTimer<'l> {
         EventTimer(CallEvent::new(log, then, number))
     }
 
-    /// Has a worker that is to end not wait for it.
+    /// Makes a worker exit without waiting for this timer.
     pub(super) fn cancelable(self) -> EventTimer<'l> {
-        // SAFETY: it is not set yet: nothing else refers to it.
+        // SAFETY: the timer is not set yet, so nothing else refers to it.
         unsafe { (*self.0.as_ptr()).set_cancelable(1) };
         self
     }
 
-    /// Schedules the call after `millis` milliseconds, at least one, in place of an earlier schedule.
+    /// Schedules the call after `millis` milliseconds, at least 1. Replaces an earlier schedule.
     pub(super) fn set(&self, millis: u64) {
-        // Times are compared by their differences: nginx takes a later one for one that is over.
+        // nginx compares times by their difference, so a very late time would count as past.
         const LONGEST: ngx_msec_t = ngx_msec_t::MAX / 4;
         let millis = ngx_msec_t::try_from(millis).map_or(LONGEST, |it| it.min(LONGEST));
-        // SAFETY: the event stays where it is until it is dropped, which unsets it; this is the thread
-        // of nginx's event loop.
+        // SAFETY: the event stays in place until it is dropped, which unsets it; this is the event
+        // loop's thread.
         unsafe { ngx_add_timer(self.0.as_ptr(), millis.max(1)) };
     }
 
-    /// Has it call nothing. A timer that is set keeps a worker from exiting.
+    /// Cancels the call. A worker does not exit while a timer is set.
     pub(super) fn unset(&self) {
-        // SAFETY: as above.
+        // SAFETY: as in `set`.
         unsafe {
             if (*self.0.as_ptr()).timer_set() != 0 {
                 ngx_del_timer(self.0.as_ptr());
@@ -132,25 +133,26 @@ impl Drop for EventTimer<'_> {
     }
 }
 
-/// A call when nginx has handled what was ready in a turn of its event loop. Dropped, it is none.
+/// A call after nginx has handled the ready events of a turn. Dropping it cancels the call.
 pub(super) struct EndOfTurn<'l>(CallEvent<'l>);
 
 impl<'l> EndOfTurn<'l> {
-    /// Creates an end of turn that is not asked for yet, of an owner that writes to `log`.
+    /// Creates a call that is not scheduled, for an owner whose messages go to `log`.
     pub(super) fn new(log: Log<'l>, then: fn(u64), number: u64) -> EndOfTurn<'l> {
         EndOfTurn(CallEvent::new(log, then, number))
     }
 
-    /// Has it come in this turn; one that is to come already stays where it is.
+    /// Schedules the call in this turn, unless it is scheduled already.
     pub(super) fn post(&self) {
-        // SAFETY: the event stays where it is until it is dropped, which takes it back; this is the
-        // thread of nginx's event loop, and nginx's own list.
+        // SAFETY: the event stays in place until it is dropped, which removes it; this is the event
+        // loop's thread, and the list is nginx's.
         unsafe { ngx_post_event(self.0.as_ptr(), &raw mut ngx_posted_events) };
     }
 
-    /// Has it come in the next turn, which waits for nothing; otherwise as above.
+    /// Schedules the call in the next turn, which then does not block, unless the call is scheduled
+    /// already.
     pub(super) fn post_next(&self) {
-        // SAFETY: as above.
+        // SAFETY: as in `post`.
         unsafe { ngx_post_event(self.0.as_ptr(), &raw mut ngx_posted_next_events) };
     }
 }
@@ -158,7 +160,7 @@ impl<'l> EndOfTurn<'l> {
 impl Drop for EndOfTurn<'_> {
     fn drop(&mut self) {
         let event = self.0.as_ptr();
-        // SAFETY: the event may be in a list of nginx's, which must not have it any longer.
+        // SAFETY: if the event is posted, this removes it from nginx's list before it is freed.
         unsafe {
             if (*event).posted() != 0 {
                 ngx_delete_posted_event(event);

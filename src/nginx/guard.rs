@@ -1,12 +1,12 @@
-//! No panic crosses into nginx.
+//! Stops panics before they reach nginx.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs a callback of nginx's; `fallback` is its result should it panic, which is a bug that the
-/// panic's message on stderr (nginx's error log, mostly) tells of.
+/// Runs a callback of nginx. If it panics, which is a bug, returns `fallback`; the panic's message
+/// is on stderr, which mostly is nginx's error log.
 #[inline]
 pub(super) fn guard<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
-    // Unwind-safe: what a callback leaves half done is atomics, which are valid at any time, or
-    // belongs to a request that the fallback ends.
+    // Unwind-safe: an interrupted callback leaves behind only atomics, which are always valid, and
+    // state of a request that the fallback ends.
     catch_unwind(AssertUnwindSafe(callback)).unwrap_or(fallback)
 }

@@ -1,15 +1,16 @@
-//! For how long the module's callbacks hold a worker's event loop: the longest time is kept.
+//! Measures how long callbacks of the module block a worker's event loop, and records the longest
+//! time.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
 use crate::table::CounterTable;
 
-/// Number of requests of which one is measured: two looks at a clock cost a good part of counting a
-/// hit.
+/// One of this many requests is measured: reading the clock twice costs almost as much as counting
+/// a hit.
 const SAMPLE: u32 = 256;
 
-/// Calls `callback`, and keeps in `table` how long it took.
+/// Calls `callback`, and records its time in `table`.
 pub(super) fn measured<T>(table: Option<&CounterTable<'_>>, callback: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = callback();
@@ -19,11 +20,11 @@ pub(super) fn measured<T>(table: Option<&CounterTable<'_>>, callback: impl FnOnc
     result
 }
 
-/// Counts a request; returns whether it is the one of [`SAMPLE`] that is to be measured.
+/// Counts a request. Returns whether it is the one of [`SAMPLE`] to measure.
 #[inline]
 pub(super) fn sample() -> bool {
     static LEFT: AtomicU32 = AtomicU32::new(SAMPLE);
-    // Only the thread of the event loop counts.
+    // Only the event loop's thread writes it, so a load and a store suffice.
     let left = LEFT.load(Relaxed).wrapping_sub(1);
     LEFT.store(left, Relaxed);
     if left == 0 {

@@ -1,7 +1,8 @@
-//! The modules as nginx sees them, and what nginx calls at the turns of their life.
+//! The nginx modules, and the callbacks at the stages of their life.
 //!
-//! There are two in one file: a phase handler wants a place before that of the realip module
-//! (handlers run in reverse order), and a module there cannot install a header filter.
+//! There are two modules in one file: the phase handler's module must come before the realip
+//! module, since handlers run in reverse order, and a module at that place cannot install a header
+//! filter.
 
 use core::ffi::{c_char, c_void};
 use core::ptr;
@@ -73,15 +74,15 @@ pub(super) static mut ngx_http_rate_limiting_filter_module: ngx_module_t = ngx_m
     ..ngx_module_t::default()
 };
 
-/// Before `http` is read.
+/// Runs before `http` is read.
 unsafe extern "C" fn preconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
-        // SAFETY: nginx passes its configuration in the making.
+        // SAFETY: nginx passes the configuration that it is reading.
         status_of(unsafe { Conf::with(cf, prepare) })
     })
 }
 
-/// Converts a callback's result for nginx; `None`: it failed, which was logged.
+/// Converts a callback's result to nginx's; `None` is an error that was logged.
 fn status_of(result: Option<()>) -> ngx_int_t {
     match result {
         Some(()) => NGX_OK as ngx_int_t,
@@ -89,7 +90,7 @@ fn status_of(result: Option<()>) -> ngx_int_t {
     }
 }
 
-/// Prepares what is to be read. `None`: it cannot be, which was logged.
+/// Prepares for reading `http`. `None` is an error that was logged.
 fn prepare(conf: &mut Conf<'_>) -> Option<()> {
     if conf.has_module(c"ngx_http_ratelimit_module") {
         conf.refuse(
@@ -108,10 +109,11 @@ fn prepare(conf: &mut Conf<'_>) -> Option<()> {
     variables::add(conf)
 }
 
-/// After `http` was read.
+/// Runs after `http` was read.
 unsafe extern "C" fn init_main_conf(cf: *mut ngx_conf_t, conf: *mut c_void) -> *mut c_char {
     guard(NGX_CONF_ERROR, || {
-        // SAFETY: nginx passes its configuration in the making, and what `create_main_conf` made.
+        // SAFETY: nginx passes the configuration that it is reading, and the value of
+        // `create_main_conf`.
         unsafe {
             let main = &mut *conf.cast::<MainConf>();
             Conf::with(cf, |conf| {
@@ -129,8 +131,8 @@ unsafe extern "C" fn merge_loc_conf(
     conf: *mut c_void,
 ) -> *mut c_char {
     guard(NGX_CONF_ERROR, || {
-        // SAFETY: nginx passes its configuration in the making, and what `create_loc_conf` made for
-        // two different levels.
+        // SAFETY: nginx passes the configuration that it is reading, and the values that
+        // `create_loc_conf` created for two different levels.
         let merged = unsafe {
             let (prev, level) = (&*prev.cast::<LocationConf>(), &mut *conf.cast());
             Conf::with(cf, |conf| merge(conf, prev, level))
@@ -142,7 +144,8 @@ unsafe extern "C" fn merge_loc_conf(
     })
 }
 
-/// Merges a level with the one above. `None`: there is no configuration, or it is wrong, which was logged.
+/// Merges a level with the level above. `None` is an error that was logged, or there is no
+/// configuration.
 fn merge(conf: &mut Conf<'_>, prev: &LocationConf, level: &mut LocationConf) -> Option<()> {
     if let Some(handlers) = Module::main_conf(conf)?.content_handlers {
         if has_other_content(conf, handlers, level) {
@@ -157,7 +160,7 @@ fn merge(conf: &mut Conf<'_>, prev: &LocationConf, level: &mut LocationConf) -> 
     Some(())
 }
 
-/// Whether another module has taken the place of what a location of ours answers with.
+/// Returns whether another module has replaced the content handler of a location of this module.
 fn has_other_content(conf: &Conf<'_>, handlers: ContentHandlers, level: &LocationConf) -> bool {
     let core = NgxHttpCoreModule::location_conf(conf);
     let (Some(content), Some(handler)) = (level.content(), core.and_then(|core| core.handler))
@@ -167,7 +170,7 @@ fn has_other_content(conf: &Conf<'_>, handlers: ContentHandlers, level: &Locatio
     !ptr::fn_addr_eq(handler, handlers.of(content))
 }
 
-/// Blocks within a location that are no locations (`if`, `limit_except`) answer as it does.
+/// Makes blocks in a location, such as `if` and `limit_except`, use the location's content handler.
 fn inherit_content(
     conf: &Conf<'_>,
     handlers: ContentHandlers,
@@ -182,16 +185,16 @@ fn inherit_content(
     }
 }
 
-/// After all levels were merged.
+/// Runs after all levels were merged.
 unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
-        // SAFETY: nginx passes its configuration in the making.
+        // SAFETY: nginx passes the configuration that it is reading.
         status_of(unsafe { Conf::with(cf, install) })
     })
 }
 
-/// Has requests pass us, if there are rules: without, they need not. Handlers are the configuration's
-/// own. `None`: no memory.
+/// Installs the phase handlers if there are rules. Handlers belong to one configuration. `None`
+/// without memory.
 fn install(conf: &mut Conf<'_>) -> Option<()> {
     match Module::main_conf(conf) {
         Some(main) => {
@@ -205,14 +208,14 @@ fn install(conf: &mut Conf<'_>) -> Option<()> {
     }
 }
 
-/// Always installs the filter: the chain of filters is one for all configurations, and stays that of
-/// the last one that was read, even if nginx then goes on with the one before.
+/// Installs the header filter in any case. All configurations share one chain of filters, which
+/// stays that of the configuration read last, even if nginx continues with the one before.
 unsafe extern "C" fn filter_postconfiguration(_cf: *mut ngx_conf_t) -> ngx_int_t {
     headers::install();
     NGX_OK as ngx_int_t
 }
 
-/// Runs when the configuration is complete and its zones are mapped: in the master, and with `-t`.
+/// Runs when the configuration is complete and its zones are mapped, in the master and with `-t`.
 unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
         // SAFETY: nginx passes the new cycle.
@@ -221,10 +224,10 @@ unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
     })
 }
 
-/// Has a configuration begin, which may be served or not.
+/// Prepares a configuration, which nginx may still abandon.
 fn begin(cycle: &Cycle<'_>) {
     capi::begin();
-    // Without a block `http` there is no configuration.
+    // Without an `http` block there is no configuration.
     let Some(conf) = Module::main_conf(cycle) else {
         return end_sync();
     };
@@ -239,8 +242,8 @@ fn begin(cycle: &Cycle<'_>) {
     if let Some(old) = before.and_then(Module::main_conf) {
         conf.warn_of_new_starts(old, cycle.log());
     }
-    // A process that is master and worker in one goes on without being initialized anew; when it
-    // starts, it is.
+    // A process that is both master and worker switches to the new configuration here.
+    // `init_process` runs only when it starts.
     if cycle::is_single() && sync::is_started() {
         start_sync(conf, cycle);
     }
@@ -255,29 +258,29 @@ unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int_t {
     })
 }
 
-/// Has a worker serve a configuration.
+/// Starts to serve a configuration in a worker.
 fn serve(cycle: &Cycle<'_>) {
     if let Some(conf) = Module::main_conf(cycle) {
         conf.set_worker(cycle::worker());
-        // The cache manager and loader come here too, and leave without a word.
+        // The cache manager and the cache loader come here too, but never call `exit_process`.
         if cycle::is_serving() {
             start_sync(conf, cycle);
         }
     }
 }
 
-/// Starts to sync in this process, for this configuration instead of any other.
+/// Starts to sync for this configuration, after the syncs of any other one have ended.
 fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
     end_sync();
-    // SAFETY: what is started is ended before the cycle is: here, and in `begin`.
+    // SAFETY: all that uses the log ends before the cycle does: here, and in `begin`.
     let log = unsafe { Log::new(cycle.log().as_ptr()) };
     let (namespaces, stores) = (conf.synced(), conf.deciding());
     let shared = (conf.shared_queues(), conf.bells());
     sync::start(namespaces, stores, shared, conf.late(), go_on, log);
 }
 
-/// Takes what stores reply: to callers of the library, about requests, to those to the API, and about reserves. In
-/// this order, runs of one kind at once: what is said later of a counter is newer.
+/// Passes the stores' replies on: to callers of the library, requests, API requests, and reserves.
+/// Keeps their order, in runs of one kind, since a later reply about a counter is newer.
 fn go_on(replies: Vec<Reply>) {
     let mut replies = replies.into_iter().peekable();
     while let Some(first) = replies.next() {
@@ -295,11 +298,11 @@ fn go_on(replies: Vec<Reply>) {
     }
 }
 
-/// Ends what this process syncs.
+/// Ends all syncs of this process.
 fn end_sync() {
     if sync::is_started() {
         sync::end_questions();
-        // No answer will come to the requests that wait.
+        // The waiting requests will not get an answer any more.
         synchronous::fail_all();
         capi::fail_all();
         awaited::fail_all();
@@ -312,26 +315,26 @@ fn end_sync() {
 unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
     guard((), || {
         capi::end();
-        // What is given back is pushed with the rest.
+        // The last push includes the hits that are given back here.
         reserves::end();
         sync::stop();
     });
 }
 
-/// Symbols that nginx looks up in a module's file. nginx's own configure generates them where it
-/// builds us.
+/// Symbols that nginx looks up in a module's file. When nginx builds the module itself, its
+/// configure script generates them.
 #[cfg(feature = "export-modules")]
 mod exports {
     use super::*;
 
-    /// Strings for nginx.
+    /// Array of C strings.
     #[repr(transparent)]
     pub(super) struct Names<const N: usize>([*const c_char; N]);
 
     // SAFETY: the pointers are to literals.
     unsafe impl<const N: usize> Sync for Names<N> {}
 
-    /// The modules.
+    /// The modules of this file.
     #[unsafe(no_mangle)]
     pub(super) static mut ngx_modules: [*mut ngx_module_t; 3] = [
         &raw mut ngx_http_rate_limiting_module,
@@ -339,7 +342,7 @@ mod exports {
         ptr::null_mut(),
     ];
 
-    /// Their names.
+    /// The names of the modules.
     #[unsafe(no_mangle)]
     pub(super) static ngx_module_names: Names<3> = Names([
         c"ngx_http_rate_limiting_module".as_ptr(),
@@ -347,9 +350,10 @@ mod exports {
         ptr::null(),
     ]);
 
-    /// Their order: each goes before the first of those that follow it here. Handlers run in
-    /// reverse order: ours after that of realip, which sets the client's address. Filters too:
-    /// ours before that of headers, which `add_header` and `expires` change.
+    /// The order of the modules: each goes before the first of the names that follow it here.
+    /// Handlers run in reverse order, so this module's run after those of realip, which sets the
+    /// client's address. Filters do, too: this module's runs before the headers filter, so that
+    /// `add_header` and `expires` can change its headers.
     #[unsafe(no_mangle)]
     pub(super) static ngx_module_order: Names<5> = Names([
         c"ngx_http_rate_limiting_module".as_ptr(),

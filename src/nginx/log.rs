@@ -1,5 +1,5 @@
-//! nginx's error log. No line of ours can be forged: whatever a message quotes, be it of a client or
-//! of a store, what is not printable in it is escaped here.
+//! nginx's error log. Messages may quote clients and stores, so non-printable bytes are escaped
+//! here: nobody can forge a log line.
 
 use core::fmt::{self, Display, Write as _};
 use core::marker::PhantomData;
@@ -8,10 +8,10 @@ use nginx_sys::{NGX_LOG_DEBUG_HTTP, ngx_log_error_core, ngx_log_t, ngx_uint_t};
 
 use crate::policy::printable::Printable;
 
-/// A level of nginx's log: `NGX_LOG_EMERG` to `NGX_LOG_INFO`.
+/// A level of nginx's log, from `NGX_LOG_EMERG` to `NGX_LOG_INFO`.
 pub(super) type NgxLogLevel = u32;
 
-/// A log of nginx's, which lives as long as `'l`.
+/// A log of nginx that lives as long as `'l`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Log<'l> {
     raw: *mut ngx_log_t,
@@ -21,40 +21,40 @@ pub(super) struct Log<'l> {
 impl Log<'_> {
     /// # Safety
     ///
-    /// It is null, or a log that lives as long as is said.
+    /// `raw` is null, or points to a log that lives as long as `'l`.
     #[inline]
     pub(super) unsafe fn new(raw: *mut ngx_log_t) -> Self {
         let life = PhantomData;
         Log { raw, life }
     }
 
-    /// For nginx's own structures, which must not live longer.
+    /// Returns the pointer for nginx's structures, which must not outlive the log.
     pub(super) fn as_ptr(self) -> *mut ngx_log_t {
         self.raw
     }
 
-    /// Returns the level of the lines that it takes; `None`: it takes none.
+    /// Returns the level of the log; `None` without a log.
     #[inline]
     fn level(self) -> Option<ngx_uint_t> {
-        // SAFETY: as `new` was promised.
+        // SAFETY: by the contract of `new`.
         unsafe { self.raw.as_ref() }.map(|log| log.log_level)
     }
 }
 
-/// Bytes that fit into a line of nginx's, before which it writes more.
+/// Longest message, in bytes. nginx cuts its lines, which also have a prefix, at the same length.
 const MAX_LINE: usize = 2048;
 
-/// Writes a line to `log` if it takes lines of this level.
+/// Writes a line to `log` if its level includes `level`.
 pub(super) fn error(level: NgxLogLevel, log: Log<'_>, message: impl Display) {
     if log.level().is_some_and(|most| most >= level as ngx_uint_t) {
         write(level, log, message);
     }
 }
 
-/// Writes a line to `log` if it takes debugging lines of HTTP; costs a comparison otherwise.
+/// Writes a line to `log` if it includes debug lines of HTTP. Otherwise costs one comparison.
 #[inline]
 pub(super) fn debug<M: Display>(log: Log<'_>, message: impl FnOnce() -> M) {
-    // SAFETY: as `Log::new` was promised; only what is no request's may have no log.
+    // SAFETY: by the contract of `Log::new`; the log of a request is never null.
     let taken = unsafe { (*log.raw).log_level };
     if taken & NGX_LOG_DEBUG_HTTP as ngx_uint_t != 0 {
         write(nginx_sys::NGX_LOG_DEBUG, log, message());
@@ -64,9 +64,10 @@ pub(super) fn debug<M: Display>(log: Log<'_>, message: impl FnOnce() -> M) {
 #[cold]
 fn write(level: NgxLogLevel, log: Log<'_>, message: impl Display) {
     let mut line = Line { bytes: [0; MAX_LINE], len: 0 };
-    // It fails where the line is full: nginx cuts lines, too.
+    // Fails if the line is full; then the message is cut, as nginx does.
     let _ = write!(line, "{message}");
-    // SAFETY: the format takes a length and so many bytes, and those are what it is given.
+    // SAFETY: the format takes a length and a pointer to that many bytes, and gets those of the
+    // line.
     unsafe {
         ngx_log_error_core(
             level as ngx_uint_t,
@@ -79,7 +80,7 @@ fn write(level: NgxLogLevel, log: Log<'_>, message: impl Display) {
     }
 }
 
-/// A message, as it is written to the log. It takes no memory that could be lacking.
+/// A message for the log. It is on the stack, so that logging needs no memory.
 struct Line {
     bytes: [u8; MAX_LINE],
     len: usize,
@@ -91,7 +92,7 @@ impl fmt::Write for Line {
     }
 }
 
-/// The end of a line, for what was escaped.
+/// Writes escaped text to the end of a line.
 struct Ascii<'l>(&'l mut Line);
 
 impl fmt::Write for Ascii<'_> {

@@ -1,4 +1,4 @@
-//! The memory of a request: what is kept in it lives until the main request ends.
+//! Memory of a request's pool, which is freed when the main request ends.
 
 use core::ffi::c_void;
 use core::fmt;
@@ -13,31 +13,31 @@ use super::request::Request;
 impl<'r> Request<'r> {
     #[inline]
     pub(super) fn pool(&self) -> *mut ngx_pool_t {
-        // SAFETY: a request that has not ended has a pool: that of its main request.
+        // SAFETY: a live request has a pool, which is its main request's.
         unsafe { (*self.main().as_ptr()).pool }
     }
 
-    /// Allocates `size` bytes, aligned for a word and not initialized. `None`: there is no memory.
+    /// Allocates `size` uninitialized bytes, aligned for a word. `None` without memory.
     #[inline]
     pub(super) fn allocate(&self, size: usize) -> Option<NonNull<u8>> {
-        // SAFETY: a request's pool.
+        // SAFETY: the pool is the request's.
         NonNull::new(unsafe { ngx_palloc(self.pool(), size) }.cast())
     }
 
-    /// Keeps `value`, which is never dropped. `None`: there is no memory.
+    /// Stores `value` in the pool. It is never dropped. `None` without memory.
     pub(super) fn keep<T>(&self, value: T) -> Option<&'r T> {
         const { assert!(align_of::<T>() <= align_of::<usize>()) };
         let place = self.allocate(size_of::<T>())?.cast::<MaybeUninit<T>>();
-        // SAFETY: new memory, as large as is needed, and aligned; it lives as long as the request's.
+        // SAFETY: the memory is new, large enough and aligned, and lives as long as the pool.
         Some(unsafe { &mut *place.as_ptr() }.write(value))
     }
 
-    /// Keeps `value`, and drops it when the main request ends. `None`: there is no memory.
+    /// Stores `value` in the pool, and drops it when the main request ends. `None` without memory.
     ///
-    /// It may have what lives as long as the request's memory, which is freed afterwards.
+    /// `value` may have references to the pool's memory, which is freed after the drop.
     pub(super) fn own<T: 'r>(&self, value: T) -> Option<&'r T> {
         const { assert!(align_of::<T>() <= align_of::<usize>()) };
-        // SAFETY: a request's pool.
+        // SAFETY: the pool is the request's.
         let cleanup = unsafe { ngx_pool_cleanup_add(self.pool(), size_of::<T>()).as_mut() }?;
         let place = NonNull::new(cleanup.data.cast::<MaybeUninit<T>>())?;
         // SAFETY: as in `keep`.
@@ -46,9 +46,10 @@ impl<'r> Request<'r> {
         Some(value)
     }
 
-    /// Allocates so many zero bytes. `None`: there is no memory.
+    /// Allocates `len` zero bytes. `None` without memory.
     fn zeroed(&self, len: usize) -> Option<&'r mut [u8]> {
-        // SAFETY: a request's pool, whose memory lives as long; it is new, and so long.
+        // SAFETY: the pool is the request's; the memory is new, has `len` bytes, and lives as long
+        // as the pool.
         unsafe {
             let start = NonNull::new(ngx_pnalloc(self.pool(), len).cast::<u8>())?;
             start.write_bytes(0, len);
@@ -56,9 +57,9 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Keeps a copy of `bytes`. `None`: there is no memory.
+    /// Copies `bytes` to the pool. `None` without memory.
     pub(super) fn copy(&self, bytes: &[u8]) -> Option<&'r [u8]> {
-        // SAFETY: as above.
+        // SAFETY: as in `zeroed`; all bytes are written.
         unsafe {
             let start = NonNull::new(ngx_pnalloc(self.pool(), bytes.len()).cast::<u8>())?;
             ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len());
@@ -67,28 +68,28 @@ impl<'r> Request<'r> {
     }
 }
 
-/// nginx's callback when a main request ends: `data` is what it owns.
+/// nginx's callback when a main request ends. `data` points to the owned value.
 unsafe extern "C" fn drop_owned<T>(data: *mut c_void) {
     guard((), || {
-        // SAFETY: `Request::own` wrote it; nginx calls this once, before it frees the memory, and
-        // no callback with the request is running that might have it.
+        // SAFETY: `Request::own` wrote the value. nginx calls this once, before it frees the pool,
+        // and no callback that could refer to the value is running.
         unsafe { data.cast::<T>().drop_in_place() }
     });
 }
 
-/// A text that is written into the memory of a request.
+/// Text that is written to a request's pool.
 pub(crate) struct PoolText<'r> {
     bytes: &'r mut [u8],
     len: usize,
 }
 
 impl<'r> PoolText<'r> {
-    /// An empty text of at most `capacity` bytes; `None`: no memory.
+    /// Creates an empty text of at most `capacity` bytes; `None` without memory.
     pub(super) fn new(request: &Request<'r>, capacity: usize) -> Option<PoolText<'r>> {
         Some(PoolText { bytes: request.zeroed(capacity)?, len: 0 })
     }
 
-    /// Appends `part`, if there is room for it.
+    /// Appends `part` if it fits; otherwise drops it.
     pub(super) fn put(&mut self, part: &[u8]) {
         let end = self.len.saturating_add(part.len());
         if let Some(room) = self.bytes.get_mut(self.len..end) {
@@ -97,7 +98,7 @@ impl<'r> PoolText<'r> {
         }
     }
 
-    /// The text.
+    /// Returns the text's bytes.
     pub(super) fn into_bytes(self) -> &'r [u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }

@@ -1,29 +1,29 @@
-//! The shell: everything that talks to nginx, and the only part that reads a clock.
+//! The shell: everything that calls nginx or is called by it. Only the shell reads clocks.
 //!
-//! - [`lifecycle`]: what nginx calls at the turns of the module's life; [`module`]: its number
-//! - [`conf`]: directives, and the configuration they make
+//! - [`lifecycle`]: the callbacks at the stages of the module's life; [`module`]: its identity
+//! - [`conf`]: directives and the configuration
 //! - [`zone`]: shared memory
-//! - [`sync`]: synced namespaces, by a timer and a thread
+//! - [`sync`]: synced namespaces, with a timer and a thread
 //! - `http`: requests; [`capi`]: the library's functions for other modules, and for Lua
-//! - [`request`], [`cycle`], [`conf::Conf`]: where raw pointers stop; [`memory`], [`slot`]: what a
-//!   request keeps
+//! - [`request`], [`cycle`], [`conf::Conf`]: wrappers of raw pointers; [`memory`], [`slot`]: data
+//!   that a request stores
 //! - [`event_loop`]: nginx's event loop
-//! - [`time`], [`random`], [`log`], [`guard`], [`hold`]: nginx's clock, random numbers, its log,
-//!   panics, and how long nginx waits for us
+//! - [`time`], [`random`], [`log`], [`guard`], [`hold`]: nginx's clock, random numbers, the log,
+//!   panics, and the time that callbacks take
 //!
-//! A callback makes a [`request::Request`], a [`cycle::Cycle`] or a [`conf::Conf`] of the pointer that
-//! nginx passes, once, and says why it may. All others borrow it.
+//! A callback converts nginx's pointer once, to a [`request::Request`], a [`cycle::Cycle`] or a
+//! [`conf::Conf`], and its SAFETY comment says why it may. All other functions borrow these.
 //!
-//! # Without memory
+//! # Out of memory
 //!
-//! What nginx allocates for a request (its context and keys, what it is suspended for, headers, bodies,
-//! values of variables) is looked at: without it the request is answered with 500, or its connection is
-//! closed where the response has begun. A line of the log takes none. What Rust allocates cannot be
-//! looked at: `Vec`, `Box`, `Arc` and maps end the process if there is none, and nginx starts another
-//! worker. Path 1 has none of it, unless a rule has `charge=` or a response several limits or `legacy`
-//! headers; a synchronous request has some (its questions, and the requests that wait), as have the API
-//! and the metrics (their text), keys above 200 bytes (their digest), all that reads a configuration, and
-//! the thread that syncs.
+//! Allocations from a request's pool (context, keys, suspension, headers, bodies, values of
+//! variables) are checked: if one fails, the request is answered with 500, or its connection is
+//! closed if the response has begun. Log lines need no memory. Rust's own allocations cannot be
+//! checked: if `Vec`, `Box`, `Arc` or a map gets no memory, the process aborts, and nginx starts
+//! another worker. Path 1 has no such allocation, unless a rule has `charge=`, or a response has
+//! several limits or `legacy` headers. Other allocations of this kind: the questions and the
+//! waiting parts of synchronous requests, the text of the API and the metrics, the digest of keys
+//! above 200 bytes, everything that reads a configuration, and the sync thread.
 
 mod capi;
 mod conf;

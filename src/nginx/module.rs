@@ -1,14 +1,14 @@
-//! The module as nginx knows it: under the number of this, nginx keeps our configurations.
+//! The module's identity in nginx, which stores the module's configurations by it.
 
 use nginx_sys::ngx_module_t;
 use ngx::http::HttpModule;
 
-/// The module of the directives and the phase handlers. Its configurations are named where their types
-/// are, its callbacks in [`lifecycle`](super::lifecycle).
+/// The module of the directives and the phase handlers. The types of its configurations are bound
+/// where they are defined, and its callbacks in [`lifecycle`](super::lifecycle).
 pub(super) struct Module;
 
 unsafe extern "C" {
-    /// Defined in [`lifecycle`](super::lifecycle), with all that nginx calls.
+    /// Defined in [`lifecycle`](super::lifecycle), with the module's callbacks.
     static ngx_http_rate_limiting_module: ngx_module_t;
 }
 

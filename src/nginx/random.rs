@@ -1,10 +1,10 @@
-//! Random numbers, of which none has to be hard to tell.
+//! Random numbers that need not be unpredictable.
 
-/// A random number from 0 to `most`, a day in milliseconds at the most.
+/// Returns a random number from 0 to `most`, which is at most a day in milliseconds.
 #[cold]
 pub(super) fn random_up_to(most: u64) -> u64 {
-    // SAFETY: it takes nothing, and nginx has seeded it for this worker.
+    // SAFETY: `rand` has no arguments, and nginx has seeded it for this worker.
     let random = unsafe { libc::rand() }.unsigned_abs();
-    // 31 random bits: what is left of them when they are divided is even enough.
+    // Of 31 random bits, the remainder is uniform enough.
     u64::from(random).checked_rem(most.saturating_add(1)).unwrap_or(0)
 }

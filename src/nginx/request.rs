@@ -1,5 +1,5 @@
-//! A request, where its raw pointer stops: what nginx passes to a callback becomes a [`Request`] once,
-//! and whatever is read of it is borrowed.
+//! Access to a request through its raw pointer. A callback converts nginx's pointer to a
+//! [`Request`] once; all data of the request is borrowed from it.
 
 use core::cell::{Cell, UnsafeCell};
 use core::marker::PhantomData;
@@ -14,20 +14,20 @@ use ngx::http::HttpModuleConfExt;
 
 use super::log::Log;
 
-/// A request that has not ended, for as long as a callback of nginx's runs.
+/// A live request, for the time of a callback.
 ///
-/// What lives as long as the request's memory has the lifetime `'r`: a callback may keep it with the
-/// request ([`Request::keep`]), and cannot take it out of itself. nginx changes a request while it is
-/// called, so everything here is read through a pointer; but it never changes nor frees the bytes that
-/// it once had, before the request ends.
+/// `'r` is the lifetime of the request's pool. A callback may store such references in the request
+/// ([`Request::keep`]), but cannot return them. nginx changes a request while its functions run, so
+/// all fields are read through a pointer. It never changes or frees bytes that the request had
+/// once, until the request ends.
 #[repr(transparent)]
 pub(crate) struct Request<'r> {
     raw: UnsafeCell<ngx_http_request_t>,
-    /// Invariant: no other lifetime, neither shorter nor longer, stands for the request's memory.
+    /// Invariant: the pool's lifetime can be neither shortened nor extended.
     memory: PhantomData<Cell<&'r ()>>,
 }
 
-/// The identity of a request: to be compared.
+/// The identity of a request, for comparison only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestIdentity(*const ngx_http_request_t);
 
@@ -36,19 +36,20 @@ impl<'r> Request<'r> {
     ///
     /// # Safety
     ///
-    /// The request has not ended, and does not before `callback` has returned: as one that nginx passes
-    /// to a callback that ends none.
+    /// The request is live until `callback` has returned, as one that nginx passes to a callback
+    /// that does not end requests.
     #[inline(always)]
     pub(super) unsafe fn with<T>(
         request: *mut ngx_http_request_t,
         callback: impl FnOnce(&Request<'_>) -> T,
     ) -> T {
-        // SAFETY: the caller's promise. The type is transparent, and all in it may be changed. The
-        // lifetime is any, so that nothing that has it leaves the callback.
+        // SAFETY: by the caller's contract. The type is transparent, and the cell allows changes to
+        // the request. `callback` must accept any lifetime, so it cannot return a reference with
+        // it.
         callback(unsafe { &*request.cast::<Request<'_>>() })
     }
 
-    /// For nginx's functions.
+    /// Returns the pointer, for nginx's functions.
     #[inline]
     pub(super) fn as_ptr(&self) -> *mut ngx_http_request_t {
         self.raw.get()
@@ -60,62 +61,63 @@ impl<'r> Request<'r> {
         RequestIdentity(self.as_ptr())
     }
 
-    /// The main request, perhaps this one.
+    /// Returns the main request, which may be this one.
     #[inline]
     pub(super) fn main(&self) -> &Request<'r> {
-        // SAFETY: a request has a main request, which ends last, and whose memory is its own.
+        // SAFETY: a request has a main request, which ends last, and whose pool it shares.
         unsafe { &*(*self.as_ptr()).main.cast::<Request<'r>>() }
     }
 
-    /// Whether this is no subrequest.
+    /// Returns whether this is a main request.
     #[inline]
     pub(super) fn is_main(&self) -> bool {
-        // SAFETY: a request that has not ended.
+        // SAFETY: the request is live.
         unsafe { (*self.as_ptr()).main == self.as_ptr() }
     }
 
-    /// The request that made this subrequest; `None`: this is a main request.
+    /// Returns the parent of a subrequest; `None` for a main request.
     pub(super) fn parent(&self) -> Option<&Request<'r>> {
-        // SAFETY: a request has a parent that ends later, whose memory is the main request's, or none.
+        // SAFETY: a request has no parent, or one that ends later and shares its pool.
         unsafe { (*self.as_ptr()).parent.cast::<Request<'r>>().as_ref() }
     }
 
-    /// The connection, which ends later.
+    /// Returns the connection, which lives longer than the request.
     #[inline]
     pub(super) fn connection(&self) -> *mut ngx_connection_t {
-        // SAFETY: a request that has not ended.
+        // SAFETY: the request is live.
         unsafe { (*self.as_ptr()).connection }
     }
 
-    /// The log of the connection, which names the request in its lines.
+    /// Returns the connection's log, whose lines name the request.
     #[inline]
     pub(super) fn log(&self) -> Log<'r> {
-        // SAFETY: a request that has not ended has a connection, whose log lives longer.
+        // SAFETY: a live request has a connection, whose log lives longer.
         unsafe { Log::new((*self.connection()).log) }
     }
 
-    /// The value of variable number `index`.
+    /// Returns the value of variable number `index`.
     ///
     /// # Safety
     ///
-    /// The index is of the configuration that the request is served by.
+    /// `index` belongs to the configuration that serves the request.
     #[inline]
     pub(super) unsafe fn variable(&self, index: ngx_uint_t) -> *mut ngx_variable_value_t {
-        // SAFETY: a request has values for all variables of its configuration.
+        // SAFETY: a request has a value for each variable of its configuration.
         unsafe { (*self.as_ptr()).variables.add(index) }
     }
 
-    /// The address of the client as text: realip's, if that has changed it.
+    /// Returns the client's address as text. The realip module may have changed it.
     #[inline]
     pub(super) fn client_text(&self) -> &'r [u8] {
         // SAFETY: a request has a connection, whose memory lives longer.
         unsafe { bytes(&(*self.connection()).addr_text) }
     }
 
-    /// The address of the client, as above; `None`: a Unix socket.
+    /// Returns the client's address, which the realip module may have changed; `None` for a Unix
+    /// socket.
     pub(super) fn client_address(&self) -> Option<IpAddr> {
-        // SAFETY: a request has a connection, which has the client's address: it is at least as long as
-        // its family says, and need not be aligned.
+        // SAFETY: a request has a connection with the client's address, which is as long as its
+        // family requires, but may be unaligned.
         unsafe {
             let address = (*self.connection()).sockaddr;
             match i32::from((*address).sa_family) {
@@ -132,41 +134,41 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// The method, one of the bits `NGX_HTTP_GET` and so on.
+    /// Returns the method, as one of the bits `NGX_HTTP_GET` and so on.
     pub(super) fn method(&self) -> ngx_uint_t {
-        // SAFETY: a request that has not ended.
+        // SAFETY: the request is live.
         unsafe { (*self.as_ptr()).method }
     }
 
-    /// The method as it was sent.
+    /// Returns the method as it was sent.
     pub(super) fn method_name(&self) -> &'r [u8] {
-        // SAFETY: a request that has not ended, whose strings live as long as its memory.
+        // SAFETY: the request is live; its strings live as long as its pool.
         unsafe { bytes(&(*self.as_ptr()).method_name) }
     }
 
-    /// The path, decoded.
+    /// Returns the decoded path.
     pub(super) fn uri(&self) -> &'r [u8] {
-        // SAFETY: as above.
+        // SAFETY: as in `method_name`.
         unsafe { bytes(&(*self.as_ptr()).uri) }
     }
 
-    /// Path and arguments as they were sent.
+    /// Returns the path and the arguments as they were sent.
     pub(super) fn unparsed_uri(&self) -> &'r [u8] {
-        // SAFETY: as above.
+        // SAFETY: as in `method_name`.
         unsafe { bytes(&(*self.as_ptr()).unparsed_uri) }
     }
 
-    /// The arguments, as they were sent.
+    /// Returns the arguments as they were sent.
     #[inline]
     pub(super) fn args(&self) -> &'r [u8] {
-        // SAFETY: as above.
+        // SAFETY: as in `method_name`.
         unsafe { bytes(&(*self.as_ptr()).args) }
     }
 
-    /// The host that is asked, with its port if that was sent.
+    /// Returns the requested host, with its port if that was sent.
     pub(super) fn host(&self) -> &'r [u8] {
-        // SAFETY: as above; so do its headers. Without the header, as in HTTP/3, there is what stands for
-        // it.
+        // SAFETY: as in `method_name`; the headers live as long. Without a Host header, as in
+        // HTTP/3, nginx stores the authority in `server`.
         unsafe {
             let headers = &raw const (*self.as_ptr()).headers_in;
             let header = (*headers).host.as_ref();
@@ -174,10 +176,10 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// The first header of that name; `None`: there is none.
+    /// Returns the first header with this name; `None` without one.
     pub(super) fn header(&self, name: &str) -> Option<&'r [u8]> {
-        // SAFETY: the request has not ended; its headers are a list of `ngx_table_elt_t`, whose strings
-        // live as long as its memory.
+        // SAFETY: the request is live; its headers are a list of `ngx_table_elt_t`, whose strings
+        // live as long as its pool.
         unsafe {
             let headers = &raw const (*self.as_ptr()).headers_in.headers;
             let mut part: *const ngx_list_part_t = &raw const (*headers).part;
@@ -194,9 +196,9 @@ impl<'r> Request<'r> {
         None
     }
 
-    /// The header `Content-Type`, empty without one.
+    /// Returns the Content-Type header; empty without one.
     pub(super) fn content_type(&self) -> &'r [u8] {
-        // SAFETY: as above; so do its headers.
+        // SAFETY: as in `method_name`; the headers live as long.
         unsafe {
             let header = (*self.as_ptr()).headers_in.content_type.as_ref();
             header.map_or(&[], |header| bytes(&header.value))
@@ -204,30 +206,30 @@ impl<'r> Request<'r> {
     }
 }
 
-/// The bytes of a string of nginx's.
+/// Returns the bytes of an nginx string.
 ///
 /// # Safety
 ///
-/// They live as long as `'a`.
+/// The bytes live as long as `'a`.
 #[inline]
 pub(super) unsafe fn bytes<'a>(text: &ngx_str_t) -> &'a [u8] {
     if text.is_empty() {
         return &[];
     }
-    // SAFETY: a string of nginx's that is not empty points to so many bytes.
+    // SAFETY: a non-empty nginx string points to `len` bytes.
     unsafe { core::slice::from_raw_parts(text.data, text.len) }
 }
 
 impl HttpModuleConfExt for Request<'_> {
     #[inline]
     unsafe fn http_main_conf_unchecked<T>(&self, module: &ngx_module_t) -> Option<NonNull<T>> {
-        // SAFETY: a request has the configurations of its cycle; the type is the caller's promise.
+        // SAFETY: a request has the configurations of its cycle; the caller vouches for the type.
         unsafe { (*self.as_ptr()).http_main_conf_unchecked(module) }
     }
 
     #[inline]
     unsafe fn http_location_conf_unchecked<T>(&self, module: &ngx_module_t) -> Option<NonNull<T>> {
-        // SAFETY: as above, those of the location that it is in now.
+        // SAFETY: as above; the request has the configurations of its current location.
         unsafe { (*self.as_ptr()).http_location_conf_unchecked(module) }
     }
 }

@@ -1,4 +1,4 @@
-//! The shared memory zones that hold counter tables.
+//! The shared memory zones, which contain the counter tables.
 
 use core::cell::Cell;
 use core::ffi::c_void;
@@ -19,22 +19,23 @@ use super::log::{self, Log};
 use crate::table::words::system::random;
 use crate::table::{CounterTable, LayoutError};
 
-/// A `ratelimit_zone` of one configuration. What is in the zone outlives it.
+/// A `ratelimit_zone` of one configuration. The zone's memory outlives the configuration.
 #[derive(Debug)]
 pub(super) struct Zone {
     pub(super) name: Box<str>,
-    /// In bytes, as configured.
+    /// The configured size in bytes.
     pub(super) size: usize,
     /// Set when nginx has mapped the zone.
     table: OnceLock<CounterTable<'static>>,
-    /// The slab pool at the start of the zone, likewise: its mutex is the zone's lock.
+    /// The slab pool at the start of the zone, whose mutex is the zone's lock. Set when nginx has
+    /// mapped the zone.
     pool: Cell<Option<NonNull<ngx_slab_pool_t>>>,
-    /// The number of the configuration in the zone. Set when that begins.
+    /// The zone's number of the configuration. Set when the configuration begins.
     configuration: Cell<u64>,
 }
 
-/// The right to define namespaces in a zone, which one process has at a time. nginx takes it back from one that
-/// ends.
+/// The lock for defining namespaces in a zone. One process holds it at a time; nginx releases it if
+/// that process ends.
 #[derive(Debug)]
 pub(super) struct ZoneLock {
     pool: NonNull<ngx_slab_pool_t>,
@@ -42,13 +43,13 @@ pub(super) struct ZoneLock {
 
 impl Drop for ZoneLock {
     fn drop(&mut self) {
-        // SAFETY: the zone is mapped as long as its cycle serves, and this process has locked it.
+        // SAFETY: the zone is mapped while its cycle serves, and this process holds the lock.
         unsafe { ngx_shmtx_unlock(&raw mut (*self.pool.as_ptr()).mutex) }
     }
 }
 
-/// Time for which a worker waits for another process that defines a namespace: a look at all
-/// counters of a large zone takes some of it.
+/// Longest time that a worker waits for another process that defines a namespace. Reading all
+/// counters of a large zone takes a part of it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The reason why a zone cannot be used.
@@ -69,12 +70,12 @@ impl Zone {
         }
     }
 
-    /// Locks the zone, once it is mapped; `None`: another process has it locked, and goes on to for as long as this
-    /// one is ready to wait: it may have been stopped.
+    /// Locks a mapped zone. `None` if the zone is not mapped, or if another process holds the lock
+    /// for longer than `patience`, such as a stopped one.
     pub(super) fn lock(&self, patience: Duration) -> Option<ZoneLock> {
         let pool = self.pool.get()?;
         let began = Instant::now();
-        // SAFETY: the zone is mapped as long as its cycle serves; nginx has made the mutex.
+        // SAFETY: the zone is mapped while its cycle serves; nginx has initialized the mutex.
         while unsafe { ngx_shmtx_trylock(&raw mut (*pool.as_ptr()).mutex) } == 0 {
             if began.elapsed() >= patience {
                 return None;
@@ -84,37 +85,38 @@ impl Zone {
         Some(ZoneLock { pool })
     }
 
-    /// Returns the number of the configuration in the zone, once that has begun.
+    /// Returns the zone's number of the configuration; 0 before the configuration begins.
     pub(super) fn configuration(&self) -> u64 {
         self.configuration.get()
     }
 
-    /// Notes the number of the configuration.
+    /// Sets the zone's number of the configuration.
     pub(super) fn set_configuration(&self, number: u64) {
         self.configuration.set(number);
     }
 
-    /// The counters, once nginx has mapped the zone: never before the configuration is read.
+    /// Returns the counters; `None` before nginx has mapped the zone, which it does after the
+    /// configuration was read.
     pub(super) fn table(&self) -> Option<&CounterTable<'static>> {
         self.table.get()
     }
 
-    /// nginx's callback when the zone is mapped: `shm_zone.data` is the `Zone`, `old_data` that of
-    /// the configuration before, if it had the same zone.
+    /// nginx's callback when the zone is mapped. `shm_zone.data` is the `Zone`, and `old_data` is
+    /// the previous configuration's if it had the same zone.
     pub(super) unsafe extern "C" fn init(
         shm_zone: *mut ngx_shm_zone_t,
         old_data: *mut c_void,
     ) -> ngx_int_t {
         guard(NGX_ERROR as ngx_int_t, || {
-            // SAFETY: nginx passes a zone of this cycle, whose `data` is the `Zone` that was
-            // added with it and lives as long as the cycle.
+            // SAFETY: nginx passes a zone of this cycle, whose `data` is the `Zone` that `add_zone`
+            // set and that lives as long as the cycle.
             let (shm, zone) = unsafe { (&(*shm_zone).shm, &*(*shm_zone).data.cast::<Zone>()) };
             let pool = shm.addr.cast::<ngx_slab_pool_t>();
             let is_old = !old_data.is_null() || shm.exists != 0;
-            // SAFETY: nginx made `pool` at the start of the zone before the call.
+            // SAFETY: nginx created `pool` at the start of the zone before this call.
             match unsafe { zone.find_or_make_table(pool, is_old) } {
                 Ok(table) => {
-                    // A zone is initialized once in a cycle.
+                    // Cannot be set before: nginx initializes a zone once in a cycle.
                     let _ = zone.table.set(table);
                     zone.pool.set(NonNull::new(pool));
                     NGX_OK as ngx_int_t
@@ -122,7 +124,7 @@ impl Zone {
                 Err(error) => {
                     log::error(
                         NGX_LOG_EMERG,
-                        // SAFETY: as above, with the log of the cycle.
+                        // SAFETY: as above; the log is the cycle's.
                         unsafe { Log::new((*shm_zone).shm.log) },
                         format_args!("ratelimit_zone \"{}\": {error}", zone.name),
                     );
@@ -134,23 +136,23 @@ impl Zone {
 
     /// # Safety
     ///
-    /// `pool` is the slab pool of the zone's memory, which stays mapped while the cycle lives, and
-    /// of which only this function takes a part.
+    /// `pool` is the slab pool of the zone's memory. The memory stays mapped while the cycle lives,
+    /// and only this function allocates from the pool.
     unsafe fn find_or_make_table(
         &self,
         pool: *mut ngx_slab_pool_t,
         is_old: bool,
     ) -> Result<CounterTable<'static>, ZoneError> {
-        // SAFETY: the caller's promise. The pages of a pool are one run, `start` to `last`.
+        // SAFETY: by the caller's contract. The pages of a pool are one run from `start` to `last`.
         let region = unsafe {
             let first_page = NonNull::new((*pool).start).ok_or(ZoneError::NoMemory)?;
             let pages = usize::try_from((*pool).last.offset_from((*pool).pages)).unwrap_or(0);
             NonNull::slice_from_raw_parts(first_page, pages.saturating_mul(ngx_pagesize))
         };
         if is_old {
-            // SAFETY: the run was taken when the zone was made, and is used by tables only, those
-            // of workers of the old cycle among them. The `'static` is the cycle's life: the table
-            // is owned by its configuration.
+            // SAFETY: the run was allocated when the zone was created, and only tables use it,
+            // including those of the old cycle's workers. `'static` stands for the cycle's life,
+            // since the configuration owns the table.
             match unsafe { CounterTable::open(region, self.size) } {
                 Ok(table) => return Ok(table),
                 Err(error) => {
@@ -159,20 +161,20 @@ impl Zone {
                         self.name
                     );
                     Cycle::with_current(|cycle| log::error(NGX_LOG_WARN, cycle.log(), message));
-                    // SAFETY: within the run that is ours.
+                    // SAFETY: `region` is within the allocated run.
                     unsafe { region.cast::<u8>().write_bytes(0, region.len()) };
                 }
             }
         } else {
-            // SAFETY: the pool is fresh, so that all its pages are one free run, and the run starts
-            // at the first page.
+            // SAFETY: the pool is new, so all its pages are one free run, which starts at the first
+            // page.
             let run = unsafe { ngx_slab_alloc(pool, region.len()) };
             if run != region.as_ptr().cast() {
                 return Err(ZoneError::NoMemory);
             }
         }
         let secret = random().map_err(ZoneError::NoEntropy)?;
-        // SAFETY: as for `open`; the memory of a new zone is all zero, as that of a rebuilt one is.
+        // SAFETY: as for `open`; the memory of a new or rebuilt zone is all zero.
         unsafe { CounterTable::create(region, self.size, secret) }.map_err(ZoneError::Layout)
     }
 }

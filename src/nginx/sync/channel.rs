@@ -1,7 +1,8 @@
-//! Listens to the channel of a store, so that what other nodes push is known here before the next sync.
+//! Listens to a store's channel, so that pushes of other nodes are known before the next sync.
 //!
-//! One worker of the node does, by a lease of its own ([`ChannelLease`](crate::table::ChannelLease)), in
-//! its thread. If it cannot, the syncs tell the same, only later.
+//! One worker of the node listens in its sync thread, and holds a lease for that
+//! ([`ChannelLease`](crate::table::ChannelLease)). Without a channel, the syncs fetch the same
+//! counts, but later.
 
 use core::cell::Cell;
 use core::pin::pin;
@@ -20,25 +21,26 @@ use crate::store::contract::decision::Decider;
 use crate::store::contract::strategy::{PushNews, Strategy};
 use crate::store::registry::StoreVisitor;
 
-/// Time after which a silent listener counts as dead, in milliseconds.
+/// Time after which a listener that does not renew its lease counts as dead, in milliseconds.
 const LIFETIME: u64 = 2000;
-/// Interval in which it renews its lease, and others look at it.
+/// Interval in which the listener renews its lease, and other workers try to take it.
 const LOOK: Duration = Duration::from_millis(500);
-/// Pause before the next look for a first position to listen from.
+/// Pause before the next try while no subscription has a position to start from.
 const LOOK_FOR_POSITION: Duration = Duration::from_millis(100);
-/// Interval of looks whether the batch on its way was answered.
+/// Interval in which an event is retried that has to wait for this node's own batch.
 const LOOK_FOR_ANSWER: Duration = Duration::from_millis(1);
 const MAX_LOOKS: usize = 20;
-/// First pause after a wake-up for nothing, in milliseconds; each next one is twice as long.
+/// First pause after an empty answer, in milliseconds. Each next pause is twice as long.
 const IN_VAIN: u64 = 5;
 const RETRY_UNAVAILABLE: Duration = Duration::from_secs(60);
-/// After how many failures in a row of a store that is there, it has no channel; and of such as stay.
+/// Failures in a row, while syncs succeed, after which the store counts as without a channel: of
+/// transient errors, and of permanent ones.
 const MAX_TRANSIENT_FAILURES: u32 = 8;
 const MAX_PERMANENT_FAILURES: u32 = 4;
 
 /// The subscription to a store's channel: a task that ends when `ending` is closed.
 pub(super) struct ChannelTask<'a> {
-    /// Namespaces with the store.
+    /// Namespaces of the store.
     pub(super) namespaces: Vec<SyncedNamespace>,
     pub(super) events: EventLoopQueue<StoreEvent>,
     pub(super) ending: watch::Receiver<()>,
@@ -52,13 +54,13 @@ impl StoreVisitor for ChannelTask<'_> {
         let ChannelTask { namespaces, events, mut ending, tasks } = self;
         tasks.spawn_local(async move {
             let listening = pin!(listen(&namespaces, connect, &events));
-            // At once: there is nothing to lose.
+            // Dropped at once, since a subscription has no unsaved state.
             select(listening, pin!(ending.changed())).await;
         });
     }
 }
 
-/// Listens for the namespaces of one store, whenever no other worker does.
+/// Listens for the namespaces of one store, while no other worker does.
 async fn listen<S: Strategy>(
     namespaces: &[SyncedNamespace],
     connect: impl Fn() -> S,
@@ -79,7 +81,7 @@ async fn listen<S: Strategy>(
         if let Some(listening) = lease.take(Machine.monotonic(), LIFETIME) {
             let subscribers = namespaces.iter();
             let subscribers = subscribers.filter_map(|it| Subscriber::new(it.namespace, &it.sizes));
-            // Of a store that is divided, each shard is heard by itself.
+            // In a divided store, each shard has its own subscription.
             let subscribers: Vec<Vec<_>> = match is_divided {
                 true => subscribers.flat_map(Subscriber::by_shard).map(|it| vec![it]).collect(),
                 false => vec![subscribers.collect()],
@@ -103,11 +105,11 @@ async fn listen<S: Strategy>(
     }
 }
 
-/// The subscription of one connection.
+/// The subscriptions of one connection.
 struct ChannelLine<'l> {
     subscribers: Vec<Subscriber<'static, 'static>>,
     store: &'l Arc<WatchedStore>,
-    /// Whether the log has been told that there is no channel.
+    /// Whether it was logged that there is no channel.
     is_told: &'l Cell<bool>,
     events: &'l EventLoopQueue<StoreEvent>,
 }
@@ -115,9 +117,9 @@ struct ChannelLine<'l> {
 impl ChannelLine<'_> {
     async fn listen(mut self, channel: Option<impl Strategy>) {
         let Some(mut channel) = channel else { return };
-        // In a row; and of those, in a row while syncs succeeded.
+        // Failures in a row, and those of them that came while syncs succeeded.
         let (mut failures, mut beside) = (0_u32, 0_u32);
-        // How many times in a row it was woken for nothing.
+        // Empty answers in a row.
         let mut in_vain = 0_u32;
         loop {
             let subscriptions: Vec<_> =
@@ -130,7 +132,7 @@ impl ChannelLine<'_> {
             match channel.recv(&subscriptions).await {
                 Ok(news) if news.is_empty() => {
                     (failures, beside) = (0, 0);
-                    // AcceptAnyCertificate may be able to wake it, with something that is no news.
+                    // An empty answer can come at once, without any news.
                     in_vain = match began.elapsed() < LOOK {
                         true => in_vain.saturating_add(1),
                         false => 0,
@@ -148,7 +150,8 @@ impl ChannelLine<'_> {
                 Err(error) => {
                     failures = failures.saturating_add(1);
                     let is_there = self.store.state.is_some_and(|it| it.is_up() == Some(true));
-                    // Where syncs fail too, such as by another password, more is lost than the channel.
+                    // If syncs fail as well, such as because of a wrong password, the fault is not
+                    // the channel's.
                     beside = if is_there { beside.saturating_add(1) } else { 0 };
                     let is_without = beside
                         >= if error.is_transient() {
@@ -162,7 +165,7 @@ impl ChannelLine<'_> {
                     sleep(match error.is_transient() {
                         true => Machine.back_off(failures),
                         false if is_without => RETRY_UNAVAILABLE,
-                        // A sync is to find out meanwhile whether the store is there.
+                        // Meanwhile a sync can find out whether the store is up.
                         false => Machine.back_off(failures).max(LOOK),
                     })
                     .await;
@@ -171,7 +174,8 @@ impl ChannelLine<'_> {
         }
     }
 
-    /// Notes what was heard, if need be when what this node has on its way was answered.
+    /// Applies a pushed count. If it has to wait for the answer to this node's own batch, retries
+    /// it for a short time.
     async fn note(&mut self, news: PushNews) {
         let mut subscribers = self.subscribers.iter_mut();
         let Some(subscriber) = subscribers.find(|it| it.is_of(&news)) else {

@@ -1,17 +1,18 @@
-//! Commands of the event loop, and of the bell, to the thread that serves a namespace.
+//! Commands to the task that syncs a namespace, from the event loop and from the bell.
 
 use crate::engine::LastPush;
 
 /// A command.
 pub(super) enum Command {
-    /// Sync, unless this node was synced in this period.
+    /// Sync, unless this node has synced in this period.
     Sync,
-    /// Sync whatever others do: what was counted until now is pushed.
+    /// Sync even if this node has synced in this period, so that all hits counted so far are
+    /// pushed.
     SyncNow,
-    /// Something is due before its time.
+    /// Push counters that are due early.
     Early,
-    /// Ask the store what others have pushed: it has no channel that tells.
+    /// Fetch what other nodes have pushed. Only for a store without a channel.
     Look,
-    /// Push what is left, for as long as that may take, and end.
+    /// Push all remaining hits within these limits, and end.
     Finish(LastPush),
 }

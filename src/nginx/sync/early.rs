@@ -1,5 +1,5 @@
-//! Early pushes, for which the worker's bell wakes the thread, and early looks, for which a timer
-//! does.
+//! Early pushes, for which the worker's bell wakes the thread, and polls between syncs, which a
+//! timer starts.
 
 use core::cell::RefCell;
 use core::pin::pin;
@@ -16,29 +16,29 @@ use crate::broker::EventFd;
 use crate::engine::{Machine, PollSchedule, Report, SyncError, Syncer};
 use crate::table::SyncState;
 
-/// Pause between two early pushes: changes in between go with the second one. A timer may be a
-/// millisecond late.
+/// Shortest pause between two early pushes. Changes in between go with the second one. A timer can
+/// be a millisecond late.
 const PAUSE: Duration = Duration::from_millis(4);
-/// Ratio of the pause before a look to the exchange before: looks take a slow store a tenth of the
-/// time at most.
+/// Ratio of the pause before a poll to the time of the last exchange, so that polls use at most a
+/// tenth of a slow store's time.
 const LOOKS_APART: u32 = 10;
 
 /// The timer of early pushes.
 #[derive(Debug, Default)]
 pub(super) struct EarlyTimer {
-    /// Start of the last one.
+    /// Start of the last early push.
     last: Option<Instant>,
-    /// Time at which the next one is due, if there is to be one.
+    /// Time at which the next early push is due; `None` if none is.
     next: Option<Instant>,
 }
 
 impl EarlyTimer {
-    /// Returns the time of the next look, if nothing else comes.
+    /// Returns the time of the next early push; `None` if none is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Something is due: returns whether it is time for it.
+    /// Returns whether an early push may begin now. Otherwise schedules it.
     pub(super) fn begin(&mut self, now: Instant) -> bool {
         let after = self.last.and_then(|last| last.checked_add(PAUSE));
         self.next = after.filter(|after| *after > now);
@@ -49,19 +49,19 @@ impl EarlyTimer {
         begins
     }
 
-    /// Another worker was at it: it is to be looked again.
+    /// Schedules another early push, since another worker was syncing.
     pub(super) fn begin_again(&mut self, now: Instant) {
         self.next = now.checked_add(PAUSE);
     }
 }
 
-/// The timer of looks at others' pushes, where no channel tells of them.
+/// The timer of polls for other nodes' pushes, for a store without a channel.
 #[derive(Debug)]
 pub(super) struct LookTimer {
-    /// `None`: somebody tells.
+    /// `None` if the store has a channel.
     times: Option<PollSchedule>,
     next: Option<Instant>,
-    /// Time from the last exchange to the next look.
+    /// Time from the last exchange to the next poll.
     pause: Duration,
 }
 
@@ -74,12 +74,12 @@ impl LookTimer {
         }
     }
 
-    /// Returns the time of the next look.
+    /// Returns the time of the next poll; `None` if none is scheduled.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Sets the time of the next look after a cycle that began then, and of which this came.
+    /// Schedules the next poll after a cycle that began at `began` and returned `result`.
     pub(super) fn set_after(
         &mut self,
         syncer: &Syncer<'_, '_>,
@@ -94,29 +94,29 @@ impl LookTimer {
         self.next = pause.and_then(|_| now.checked_add(self.pause));
     }
 
-    /// Returns the time from the last exchange to the next look.
+    /// Returns the time from the last exchange to the next poll.
     pub(super) fn pause(&self) -> Duration {
         self.pause
     }
 
-    /// Puts the look off, since another worker has just been at the store. It goes on unless that one does: it may not
-    /// know how fast counters grow.
+    /// Postpones the poll, because another worker has just exchanged with the store. The poll stays
+    /// scheduled, since the other worker may not know how fast the counters grow.
     pub(super) fn put_off(&mut self) {
         self.next = Instant::now().checked_add(self.pause);
     }
 
-    /// Has nobody look before the next cycle.
+    /// Cancels polls until the next cycle.
     pub(super) fn stop(&mut self) {
         self.next = None;
     }
 }
 
-/// The syncs whose hits are pushed before their time, with their tasks.
+/// The sync states of namespaces with early pushes, and the senders to their tasks.
 pub(super) type EarlySyncs = Rc<RefCell<Vec<(SyncState<'static>, UnboundedSender<Command>)>>>;
 
-/// Has the tasks of namespaces whose bell is rung told of it, until `ending` is closed.
+/// Sends a command to the tasks of the namespaces whose bell is rung, until `ending` is closed.
 pub(super) async fn listen(bell: EventFd, namespaces: EarlySyncs, mut ending: watch::Receiver<()>) {
-    // Without, hits are pushed with the period.
+    // Without the bell, hits are pushed once in each period.
     let Ok(rung) = bell.listen() else { return };
     let mut ended = pin!(ending.changed());
     loop {
@@ -127,7 +127,7 @@ pub(super) async fn listen(bell: EventFd, namespaces: EarlySyncs, mut ending: wa
         bell.clear();
         for (state, task) in &*namespaces.borrow() {
             if state.is_rung() {
-                // One that has ended has nothing to do.
+                // Sending fails only if the task has ended.
                 let _ = task.send(Command::Early);
             }
         }

@@ -1,5 +1,5 @@
-//! The schedule of a namespace's sync: once in a period, later and later while its store is away,
-//! and when a caller asks for it.
+//! The schedule of a namespace's sync: once in each period, with a growing pause while its store is
+//! down, and when a caller asks for it.
 
 use core::time::Duration;
 
@@ -9,27 +9,27 @@ use crate::nginx::conf::SyncedNamespace;
 use crate::nginx::event_loop::EventTimer;
 use crate::nginx::log::Log;
 
-/// Pause before the next look for a cycle that is under way, whose end should have been reported.
+/// Pause before the next check of a running cycle whose end was not reported.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The sync of one namespace. Times are of nginx's monotonic clock.
+/// The schedule of one namespace's sync. Times are of nginx's monotonic clock.
 pub(super) struct Job {
     pub(super) namespace: SyncedNamespace,
     timer: EventTimer<'static>,
     is_under_way: bool,
-    /// Whether a cycle was asked for that has not begun.
+    /// Whether a cycle was requested and has not begun.
     is_asked: bool,
     /// Whether cycles recur.
     recurs: bool,
-    /// Time of the next sync.
+    /// Time of the next cycle.
     next: Duration,
-    /// Number of failures of the store in a row.
+    /// Failures of the store in a row.
     failures: u32,
     waiters: SyncWaiters,
 }
 
 impl Job {
-    /// Creates the job, which has `tick` called with `number` when a cycle may be due.
+    /// Creates the schedule. `tick` is called with `number` when a cycle may be due.
     pub(super) fn new(
         number: usize,
         namespace: SyncedNamespace,
@@ -40,7 +40,7 @@ impl Job {
         let recurs = !namespace.waits_for_caller;
         Job {
             namespace,
-            // A worker that is to end does not wait for it.
+            // nginx does not delay its exit for this timer.
             timer: timer.cancelable(),
             is_under_way: false,
             is_asked: false,
@@ -51,53 +51,53 @@ impl Job {
         }
     }
 
-    /// Sets the first timer, unless a caller is to start it: at once, since a new node begins with
-    /// everything that still matters.
+    /// Schedules the first cycle, unless a caller starts the timer. It begins at once, so that a
+    /// new node knows the current totals.
     pub(super) fn start(&mut self) {
         if self.recurs {
             self.set_timer(Duration::from_millis(1));
         }
     }
 
-    /// Has a cycle begin as soon as none is under way.
+    /// Requests a cycle, which begins when none is running.
     pub(super) fn ask(&mut self) {
         self.is_asked = true;
     }
 
-    /// Has cycles recur; returns whether they did not.
+    /// Makes cycles recur. Returns whether they did not recur before.
     pub(super) fn recur(&mut self) -> bool {
         !core::mem::replace(&mut self.recurs, true)
     }
 
-    /// Something waits for the next cycle.
+    /// Adds a waiter for the next cycle.
     pub(super) fn add(&mut self, waiter: SyncWaiter) {
         self.waiters.add(waiter);
     }
 
-    /// Begins a cycle by `begin`, if one is due: that is told whether it was asked for, and returns whether
-    /// the thread is there to do it.
+    /// Begins a cycle with `begin`, if one is due. `begin` is passed whether the cycle was
+    /// requested, and returns whether the thread accepted it.
     pub(super) fn begin_if_due(&mut self, now: Duration, begin: impl FnOnce(bool) -> bool) {
         if !self.is_under_way && (self.is_asked || self.recurs && now >= self.next) {
             self.is_under_way = begin(self.is_asked);
             if self.is_under_way {
                 self.waiters.begin();
             }
-            // A thread that is not there is started again.
+            // A thread that has ended is started again; the request stays.
             self.is_asked &= !self.is_under_way;
             self.next = now.saturating_add(self.namespace.period);
         }
         self.set_timer_for_next(now);
     }
 
-    /// The cycle that was under way, if there was one, has been lost with its thread.
+    /// Resets the schedule after the thread panicked: a running cycle is lost.
     pub(super) fn begin_again(&mut self, now: Duration) {
-        // It may have been asked for.
+        // The lost cycle may have been a requested one.
         self.is_asked |= self.is_under_way;
         self.is_under_way = false;
         self.set_timer_for_next(now);
     }
 
-    /// A cycle has ended. Returns what waited for it.
+    /// Records the end of a cycle. Returns the waiters of the cycle.
     pub(super) fn end(
         &mut self,
         now: Duration,
@@ -106,7 +106,7 @@ impl Job {
         self.is_under_way = false;
         match result {
             Ok(Some(_)) => self.failures = 0,
-            // Another worker is at it, or has taken over.
+            // Another worker holds or has taken the lease.
             Ok(None) | Err(SyncError::LeaseLost) => {}
             Err(SyncError::Store(_) | SyncError::NoProgress(_)) => self.fail(now),
         }
@@ -114,7 +114,7 @@ impl Job {
         self.waiters.take_ended()
     }
 
-    /// A push before its time has failed: the next cycle tries again, if none is under way.
+    /// Records that an early push failed. The next cycle retries it, unless one is running.
     pub(super) fn retry(&mut self, now: Duration) {
         if !self.is_under_way {
             self.fail(now);
@@ -127,7 +127,7 @@ impl Job {
         self.next = now.saturating_add(Machine.back_off(self.failures));
     }
 
-    /// Has the next cycle begin when it is time. While one is under way, its end is told.
+    /// Sets the timer for the next cycle. The end of a running cycle is reported separately.
     fn set_timer_for_next(&mut self, now: Duration) {
         let pause = if self.is_under_way {
             LOOK_AGAIN

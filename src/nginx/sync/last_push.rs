@@ -1,4 +1,4 @@
-//! The last push of a worker that ends.
+//! The last push of a worker before it ends.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::time::Duration;
@@ -9,19 +9,19 @@ use tokio::time::sleep;
 use crate::engine::{Env as _, LastPush, Machine, Report, SyncError, Syncer};
 use crate::store::contract::strategy::Strategy;
 
-/// Pause between attempts, and between looks whether the store goes on.
+/// Pause between attempts, and between checks whether the store makes progress.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The number of namespaces at their last push.
+/// The number of namespaces whose last push is running.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastPushes(Arc<AtomicUsize>);
 
-/// One of them, until it is dropped.
+/// Counts a running last push until it is dropped.
 struct Running(LastPushes);
 
-// Relaxed, all: nothing else is told by the number.
+// All accesses are relaxed: the number orders no other memory.
 impl LastPushes {
-    /// Whether there are any.
+    /// Returns whether any last push is running.
     pub(super) fn are_running(&self) -> bool {
         self.0.load(Relaxed) > 0
     }
@@ -39,7 +39,8 @@ impl Drop for Running {
     }
 }
 
-/// Pushes what is left of a namespace. Returns what came of the last cycle; `None` if it was given up.
+/// Pushes the remaining hits of a namespace. Returns the result of the last cycle; `None` if the
+/// limits ended the push.
 pub(super) async fn push_rest(
     syncer: &Syncer<'_, '_>,
     store: &mut impl Strategy,
@@ -47,17 +48,18 @@ pub(super) async fn push_rest(
     all: &LastPushes,
 ) -> Option<Result<Option<Report>, SyncError>> {
     let _running = all.begin();
-    // The other half is for an exchange.
+    // Half of the patience is for another holder of the lease, the other half for the exchange.
     let holder_patience = limits.patience.mul_f32(0.5);
     let push = async {
         let (mut sign, mut since) = (syncer.holder_sign(), Machine.uptime());
         loop {
             match syncer.sync(store, &Machine).await {
                 Ok(report) if Report::is_whole(report) => break Ok(report),
-                // Others of a newer configuration go on.
+                // Workers of a newer configuration push the rest.
                 result if syncer.is_superseded() => break result,
-                // Another worker that ends is at it: what this one counted last may be left. Or one was killed or
-                // stopped at it: then the lease is not given back in time.
+                // Another worker holds the lease. If it is also ending, it may miss the last hits
+                // of this one, so this one retries. If it was killed or stopped, it never releases
+                // the lease, so this one takes it over.
                 Ok(_) => {
                     let (present, now) = (syncer.holder_sign(), Machine.uptime());
                     if present != sign {
@@ -67,7 +69,7 @@ pub(super) async fn push_rest(
                         since = now;
                     }
                 }
-                // A connection may have been of no use any more.
+                // The connection may have been stale, so the push is retried.
                 Err(_) => {}
             }
             sleep(PAUSE).await;

@@ -1,16 +1,18 @@
-//! Synced namespaces: a timer in every worker, and a thread that does what the timer asks for.
+//! Synced namespaces: each worker has a timer for every namespace, and a thread that runs the
+//! syncs.
 //!
-//! The timer and the log belong to nginx's event loop, the store's connections and the cycle itself
-//! to the thread, so that no datastore ever holds the event loop. The thread wakes the loop when it
-//! has done something. All workers do the same: which of them syncs is decided by a lease in shared
-//! memory, with every cycle anew; which of them asks stores about the requests of all, by a lock.
+//! The timers and the log belong to nginx's event loop; the store's connections and the sync cycles
+//! belong to the thread, so that no datastore ever blocks the event loop. The thread wakes the
+//! event loop when it has results. All workers run the same code. A lease in shared memory decides,
+//! for each cycle, which worker syncs; a lock decides which worker asks stores about the requests
+//! of all workers.
 //!
-//! - [`job`]: when a namespace is synced
-//! - [`thread`]: the thread, and the [`command`]s that it gets; [`channel`]: what it hears of others' pushes;
-//!   [`early`]: how it hears of what is to be pushed before its time; [`last_push`]: what a worker pushes that ends;
-//!   [`wake`]: how it wakes the loop; [`waiter`]: what waits for a cycle
+//! - [`job`]: the schedule of a namespace's sync
+//! - [`thread`]: the thread, and the [`command`]s to it; [`channel`]: its subscriptions to other
+//!   nodes' pushes; [`early`]: early pushes and polls; [`last_push`]: the push before a worker
+//!   ends; [`wake`]: how the thread wakes the event loop; [`waiter`]: waiters for a cycle
 //!
-//! The exchange itself is in [`crate::broker`].
+//! The exchange with deciders is in [`crate::broker`].
 
 mod channel;
 mod command;
@@ -45,67 +47,67 @@ use thread::{Done, Thread};
 pub(super) use waiter::SyncWaiter;
 use wake::Wake;
 
-/// For how many turns of the event loop questions are gathered, at most.
+/// Most turns of the event loop in which questions are collected before they are sent.
 const MAX_TURNS: u32 = 8;
-/// A timer that is later than that is of a worker that was stopped, or got no processor.
+/// A timer that is later than this shows that the worker was stopped or got no CPU time.
 const STOPPED: Duration = Duration::from_millis(100);
 
-/// Longest last push of a worker that ends: before the master kills it; and gracefully, without a
-/// batch that its store takes, and altogether as long as what stops nginx mostly waits.
+/// Longest last push of a worker: at a fast shutdown, before the master kills it; at a graceful
+/// shutdown, without progress and in total. Service managers mostly wait longer than the total.
 const LAST_PUSH_OF_TERM: Duration = Duration::from_millis(800);
 const LAST_PUSH_OF_QUIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
 
-/// The surroundings in which this process serves a configuration; `None`: it serves none, or none yet.
+/// The context in which this process serves; `None` if it serves no configuration.
 static SERVING: OfEventLoop<RefCell<Option<Serving>>> = OfEventLoop(RefCell::new(None));
 
-/// The surroundings in which a process serves, whether it syncs anything or not.
+/// The context in which a process serves, even if it syncs nothing.
 #[derive(Clone)]
 struct Serving {
     bells: Option<Arc<Bells>>,
-    /// Takes what stores reply about requests.
+    /// Takes the stores' replies about requests.
     go_on: fn(Vec<Reply>),
     log: Log<'static>,
 }
 
-/// State of this worker.
+/// The sync state of this worker; `None` if it neither syncs nor asks stores.
 static WORKER: OfEventLoop<RefCell<Option<Worker>>> = OfEventLoop(RefCell::new(None));
 
 struct Worker {
     thread: Thread,
     wake: Wake,
     jobs: Vec<Job>,
-    /// Clients by which stores are asked about requests; none if no store decides, or none can be
-    /// asked.
+    /// Clients that ask deciders; empty if no store decides, or the queues could not be created.
     clients: Vec<DeciderClient>,
-    /// Brokers that ask them for all workers, in the thread of this one or of another; and for this
-    /// one alone about namespaces that it has defined.
+    /// Brokers that ask the deciders: one for all workers, run by the thread of the worker that
+    /// holds the lock; the others for namespaces that only this worker has defined.
     brokers: Vec<Broker>,
-    /// Bell that wakes the thread when counters are to be pushed early, if any are.
+    /// Eventfd that wakes the thread for early pushes; `None` without zones.
     bell: Option<EventFd>,
-    /// Whether stores are asked about requests.
+    /// Whether stores are still asked about requests.
     asks: Cell<bool>,
-    /// Posted where something is asked.
+    /// Posted when a question is queued.
     end_of_turn: EndOfTurn<'static>,
-    /// For how many turns questions have been gathered, and how much there was at the end of the last.
+    /// Turns in which questions were collected so far, and the number of unsent words after the
+    /// last one.
     turns: Cell<u32>,
     asked: Cell<usize>,
-    /// Function that takes the replies of stores about requests.
+    /// Takes the stores' replies about requests.
     go_on: fn(Vec<Reply>),
     /// Waiters whose cycle has ended, with its report.
     ended: Vec<(SyncWaiter, Option<Report>)>,
     log: Log<'static>,
 }
 
-/// A worker's end of the queues to some deciders.
+/// This worker's client of some deciders.
 struct DeciderClient {
-    /// The number of the first decider.
+    /// Number of the first decider.
     first: usize,
     client: Client,
 }
 
-/// Starts to sync `namespaces`, and to ask `stores`, in this worker, which begins to serve; what it
-/// did for another configuration has ended. `late` are those that callers have defined in it before. `go_on` takes
-/// what stores reply about requests.
+/// Starts to sync `namespaces` and to ask `stores` in this worker. The syncs of another
+/// configuration must have ended. `late` are the namespaces that callers have defined in this
+/// worker before. `go_on` takes the stores' replies about requests.
 pub(super) fn start(
     namespaces: Vec<SyncedNamespace>,
     stores: Vec<DecidingStore>,
@@ -128,7 +130,7 @@ pub(super) fn start(
     late.into_iter().for_each(add);
 }
 
-/// Starts to sync one more namespace, which a caller has defined in this process: when that serves.
+/// Starts to sync a namespace that a caller has defined, if this process serves.
 pub(super) fn add(late: LateNamespace) {
     let Some(serving) = SERVING.0.borrow().clone() else {
         return;
@@ -151,12 +153,12 @@ fn begin(serving: &Serving, namespaces: Vec<SyncedNamespace>, broker: Option<Bro
     }
 }
 
-/// Whether this process serves a configuration.
+/// Returns whether this process serves a configuration.
 pub(super) fn is_started() -> bool {
     SERVING.0.borrow().is_some()
 }
 
-/// Asks no store about requests any more, but to give back: this process goes on with another
+/// Stops asking stores about requests, except for refunds, because this process changes to another
 /// configuration.
 pub(super) fn end_questions() {
     if let Some(worker) = &*WORKER.0.borrow() {
@@ -164,21 +166,23 @@ pub(super) fn end_questions() {
     }
 }
 
-/// Ends what this process syncs, which goes on with another configuration. No request waits any more.
+/// Ends all syncs, because this process changes to another configuration. No request may be
+/// waiting.
 pub(super) fn end() {
     if let Some(worker) = leave() {
-        // However long it takes: nginx is about to unmap the zones that it has no more.
+        // Without a time limit: nginx is about to unmap zones that the thread uses.
         worker.thread.wait_for_end();
     }
 }
 
-/// Has a namespace synced: a cycle of this worker begins now, or when the one has ended that is under way,
-/// here or in another worker. Returns whether this process syncs it.
+/// Syncs a namespace. A cycle of this worker begins now, or after the cycle that is running here or
+/// in another worker. Returns false if this process does not sync the namespace.
 pub(super) fn sync_now(namespace: &str) -> bool {
     with_worker(|worker| worker.sync_now(namespace)).unwrap_or(false)
 }
 
-/// Has a namespace synced; `waiter` is told when the cycle has ended.
+/// Syncs a namespace, and calls `waiter` when the cycle has ended. Returns false if this process
+/// does not sync the namespace.
 pub(super) fn sync_for(namespace: &str, waiter: SyncWaiter) -> bool {
     let is_asked = with_worker(|worker| {
         if let Some((_, job)) = worker.job_of(namespace) {
@@ -186,7 +190,7 @@ pub(super) fn sync_for(namespace: &str, waiter: SyncWaiter) -> bool {
         }
         let is_asked = worker.sync_now(namespace);
         if !worker.ended.is_empty() {
-            // Not by who asks, which may be a request.
+            // The event loop calls the waiter later, since the caller may be a request.
             worker.wake.eventfd().wake();
         }
         is_asked
@@ -194,13 +198,13 @@ pub(super) fn sync_for(namespace: &str, waiter: SyncWaiter) -> bool {
     is_asked.unwrap_or(false)
 }
 
-/// Has a namespace synced again and again, if it is not yet; returns whether this process syncs it.
+/// Makes the sync of a namespace recur. Returns false if this process does not sync it.
 pub(super) fn start_timer(namespace: &str) -> bool {
     with_worker(|worker| worker.start_timer(namespace)).unwrap_or(false)
 }
 
-/// Pushes what is left, for a bounded time, and ends the thread, if it does not take too long: this
-/// process ends.
+/// Pushes the remaining hits and ends the thread, both in a limited time, because this process
+/// ends.
 pub(super) fn stop() {
     leave();
 }
@@ -221,13 +225,13 @@ fn leave() -> Option<Worker> {
     Some(worker)
 }
 
-/// It may be time for a cycle of job `number`.
+/// Timer callback: begins a cycle of job `number`, if one is due.
 fn tick(number: u64) {
     with_worker(|worker| worker.tick(usize::try_from(number).unwrap_or(usize::MAX)));
     tell_waiters();
 }
 
-/// Tells those whose cycles have ended.
+/// Calls the waiters whose cycles have ended.
 fn tell_waiters() {
     let ended = with_worker(|worker| core::mem::take(&mut worker.ended));
     for (waiter, report) in ended.into_iter().flatten() {
@@ -235,20 +239,20 @@ fn tell_waiters() {
     }
 }
 
-/// nginx's callback when the thread has done something.
+/// nginx's callback when the thread has woken the event loop.
 unsafe extern "C" fn woken(_event: *mut ngx_event_t) {
     guard((), || {
         let replies = with_worker(|worker| {
             worker.wake.clear();
             worker.take_results();
             if worker.unsent() > 0 {
-                // There may be room now for what had none.
+                // The queues may have room again for unsent questions.
                 worker.end_of_turn.post();
             }
             let replies = worker.clients.iter().flat_map(|it| it.client.replies());
             (worker.go_on, replies.collect::<Vec<_>>())
         });
-        // Requests that go on may ask again.
+        // Called without a borrow, since resumed requests may ask again.
         if let Some((go_on, replies)) = replies {
             go_on(replies);
         }
@@ -264,8 +268,9 @@ fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
     Some(measured(table, || callback(worker)))
 }
 
-/// Asks a decider about request `id`, if that waits for the answer, until `deadline`, in milliseconds
-/// of nginx's monotonic clock. Returns whether it can be asked.
+/// Asks a decider about request `id`, which waits for the answer until `deadline`, in milliseconds
+/// of nginx's monotonic clock. Without an `id`, nothing waits. Returns whether the question was
+/// queued.
 pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Question) -> bool {
     with_client(decider, |worker, client, decider| {
         if id.is_some() && !worker.asks.get() {
@@ -285,12 +290,13 @@ pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Que
     .unwrap_or(false)
 }
 
-/// Has a decider charge or give back hits; no answer is waited for. Returns whether it is asked.
+/// Makes a decider charge or refund hits, without waiting for an answer. Returns whether the
+/// question was queued.
 pub(super) fn tell(decider: usize, question: &Question) -> bool {
     ask(decider, None, 0, question)
 }
 
-/// Has a decider charge hits that were counted without it, when it answers again.
+/// Makes a decider charge hits that were counted without it, once it answers again.
 pub(super) fn charge_later(decider: usize, question: &Question) {
     with_client(decider, |worker, client, decider| {
         worker.end_of_turn.post();
@@ -300,11 +306,11 @@ pub(super) fn charge_later(decider: usize, question: &Question) {
     });
 }
 
-/// Looks at a decider's circuit; returns whether the decider is to be asked. Has it probed if it is time.
+/// Returns whether the circuit of a decider is closed. Starts a probe if one is due.
 pub(super) fn check_circuit(decider: usize) -> bool {
     with_client(decider, |worker, client, decider| {
         let may_ask = client.check_circuit(decider, now_millis());
-        // It may be to be probed.
+        // The decider may have to be probed.
         if !may_ask && client.unsent() > 0 {
             worker.end_of_turn.post();
         }
@@ -313,18 +319,18 @@ pub(super) fn check_circuit(decider: usize) -> bool {
     .unwrap_or(false)
 }
 
-/// Returns the time by the clock of a decider's store; `None`: it has not told it.
+/// Returns the time of a decider's store; `None` if the store has not sent it.
 pub(super) fn store_time(decider: usize) -> Option<UnixMillis> {
     with_client(decider, |_, client, decider| client.store_time(decider, now_millis()))?
 }
 
-/// Returns the log of this worker's work for stores; `None`: it does none.
+/// Returns the log for messages about stores; `None` if this worker uses no store.
 pub(super) fn log() -> Option<Log<'static>> {
     Some(WORKER.0.borrow().as_ref()?.log)
 }
 
-/// Notes that a decider did not answer in time, which this worker finds so long `after` the deadline. One that is that late
-/// was stopped itself, and knows nothing of the store.
+/// Records that a decider has missed a deadline, which this worker notices `after` the deadline. If
+/// that is very late, the worker itself was stopped, and the timeout says nothing about the store.
 pub(super) fn record_timeout(decider: usize, after: Duration) {
     if after > STOPPED {
         return;
@@ -335,22 +341,22 @@ pub(super) fn record_timeout(decider: usize, after: Duration) {
     });
 }
 
-/// Calls `callback` with the client of a decider, and the decider's number there; `None` if it cannot be asked.
+/// Calls `callback` with the client of a decider, and the decider's number in it; `None` if the
+/// decider cannot be asked.
 fn with_client<T>(
     decider: usize,
     callback: impl FnOnce(&Worker, &Client, usize) -> T,
 ) -> Option<T> {
     let worker = WORKER.0.borrow();
     let worker = worker.as_ref()?;
-    // In the order of their numbers.
+    // Clients are in the order of their first numbers.
     let mut clients = worker.clients.iter().rev();
     let known = clients.find_map(|it| Some((&it.client, decider.checked_sub(it.first)?)));
     let (client, decider) = known?;
     Some(callback(worker, client, decider))
 }
 
-/// At the end of a turn of the event loop in which something was asked, and of those that follow until
-/// nothing more is.
+/// Sends or collects questions at the end of a turn of the event loop.
 fn end_turn(_: u64) {
     if let Some(worker) = &*WORKER.0.borrow() {
         worker.send_or_gather();
@@ -411,7 +417,7 @@ impl Worker {
         }
     }
 
-    /// Starts to sync a namespace that a caller has defined, and to ask its store, if that decides.
+    /// Starts to sync a namespace that a caller has defined, and to ask its store if that decides.
     fn add(&mut self, serving: &Serving, late: LateNamespace) {
         if let Some((first, store)) = late.decided
             && let Err(error) = self.ask_also(first, store)
@@ -425,7 +431,7 @@ impl Worker {
         self.sync(serving, vec![late.synced]);
     }
 
-    /// Starts to ask a store, for this worker alone.
+    /// Starts to ask a store for this worker only.
     fn ask_also(&mut self, first: usize, store: DecidingStore) -> io::Result<()> {
         let deciders = match store.is_divided {
             true => store.shards.len(),
@@ -446,13 +452,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns how many words were not sent yet to brokers.
+    /// Returns the number of words that are not sent to brokers yet.
     fn unsent(&self) -> usize {
         self.clients.iter().map(|it| it.client.unsent()).sum()
     }
 
-    /// Sends what was asked in this turn and in those before, unless more may come of what is ready
-    /// by now: then that is handled first, without waiting for anything.
+    /// Sends the collected questions. If this turn has added some, waits for one more turn first,
+    /// since the events that are ready may add others.
     fn send_or_gather(&self) {
         let turns = self.turns.get().saturating_add(1);
         let asked = self.unsent();
@@ -466,7 +472,7 @@ impl Worker {
         }
     }
 
-    /// Counts what a question charges as hits that the store does not get.
+    /// Counts the hits that a question would have charged as lost.
     fn count_dropped(&self, question: &Question) {
         for counter in &question.counters {
             let mut jobs = self.jobs.iter().map(|job| job.namespace.namespace);
@@ -478,7 +484,7 @@ impl Worker {
         }
     }
 
-    /// Begins a cycle, if it is time.
+    /// Begins a cycle if one is due.
     fn tick(&mut self, number: usize) {
         self.take_results();
         let Some(job) = self.jobs.get_mut(number) else {
@@ -491,7 +497,7 @@ impl Worker {
         });
     }
 
-    /// Has a namespace synced as soon as may be; returns whether it is there.
+    /// Syncs a namespace as soon as possible. Returns false if it is not synced here.
     fn sync_now(&mut self, namespace: &str) -> bool {
         let Some((number, job)) = self.job_of(namespace) else {
             return false;
@@ -501,7 +507,7 @@ impl Worker {
         true
     }
 
-    /// Has cycles of a namespace recur; returns whether it is there.
+    /// Makes cycles of a namespace recur. Returns false if it is not synced here.
     fn start_timer(&mut self, namespace: &str) -> bool {
         let Some((number, job)) = self.job_of(namespace) else {
             return false;
@@ -512,13 +518,13 @@ impl Worker {
         true
     }
 
-    /// The sync of a namespace, with its number.
+    /// Returns the job of a namespace, and its number.
     fn job_of(&mut self, namespace: &str) -> Option<(usize, &mut Job)> {
         let mut jobs = self.jobs.iter_mut().enumerate();
         jobs.find(|(_, job)| *job.namespace.name == *namespace)
     }
 
-    /// Takes what the thread has done, which decides when it is time again.
+    /// Takes the thread's results, which reschedule the jobs.
     fn take_results(&mut self) {
         for done in self.thread.done() {
             self.note(done);
@@ -529,7 +535,7 @@ impl Worker {
         }
     }
 
-    /// Logs what is new of stores.
+    /// Logs the new events of stores.
     fn log_store_events(&self) {
         for event in self.thread.store_events() {
             let level = match event.severity() {
@@ -541,7 +547,7 @@ impl Worker {
         }
     }
 
-    /// Makes another thread go on where one that panicked stopped.
+    /// Starts another thread in place of one that has panicked.
     #[cold]
     fn start_again(&mut self) {
         let namespaces: Vec<_> = self.jobs.iter().map(|job| job.namespace.clone()).collect();
@@ -560,7 +566,7 @@ impl Worker {
         }
     }
 
-    /// Notes what came of a cycle.
+    /// Records the result of a cycle.
     fn note(&mut self, done: Done) {
         let Some(job) = self.jobs.get_mut(done.number) else {
             return;
@@ -581,7 +587,7 @@ impl Worker {
     }
 }
 
-/// nginx's monotonic clock, as processes tell it to each other.
+/// Returns the time of nginx's monotonic clock, which all processes share.
 fn now_millis() -> MonotonicMillis {
     MonotonicMillis(monotonic_millis())
 }

@@ -1,4 +1,4 @@
-//! The thread that talks to datastores: a tokio runtime of its own, which never calls nginx.
+//! The thread that exchanges with datastores: a tokio runtime of its own, which never calls nginx.
 
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -28,26 +28,26 @@ use crate::store::contract::decision::Decider;
 use crate::store::contract::strategy::Strategy;
 use crate::store::registry::{StoreVisitor, THREAD_STACK};
 
-/// After how many periods in which others synced a worker gives its connection up.
+/// Periods in a row in which another worker synced, after which a worker closes its connection.
 const MAX_IDLE: u32 = 20;
 
-/// After how long it is looked again whether another worker is done with its cycle.
+/// Interval in which a worker checks whether another one has ended its cycle.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Time for which the thread is waited for beyond its last pushes.
+/// Time to wait for the thread after its last pushes should have ended.
 const MARGIN: Duration = Duration::from_millis(100);
 
 /// The background thread of a worker.
 pub(super) struct Thread {
-    /// To what it is to do besides. Dropped when it is to end.
+    /// Sends further tasks to the thread. Dropped to end the thread.
     tasks: Option<UnboundedSender<Task>>,
-    /// To the task of each namespace, by their numbers.
+    /// Senders to the tasks of namespaces, by number.
     commands: Vec<UnboundedSender<Command>>,
     done: EventLoopQueue<Done>,
     store_events: EventLoopQueue<StoreEvent>,
-    /// Dropped when nothing more is to be asked.
+    /// Dropped to end the brokers.
     end_brokers: Vec<oneshot::Sender<()>>,
-    /// Dropped when nothing more is to be heard.
+    /// Dropped to end the subscriptions.
     end_channels: Option<watch::Sender<()>>,
     /// Closed when the thread has ended.
     ended: blocking::Receiver<()>,
@@ -56,23 +56,23 @@ pub(super) struct Thread {
 
 /// The result of a cycle.
 pub(super) struct Done {
-    /// The number of the namespace, in the order in which they were given.
+    /// Number of the namespace, in the order in which they were added.
     pub(super) number: usize,
     pub(super) result: Result<Option<Report>, SyncError>,
-    /// Whether it was about what was due before its time: nothing asked for it.
+    /// Whether it was an early push or a poll, which nothing waits for.
     pub(super) is_early: bool,
 }
 
-/// Something that the thread is to do from now on.
+/// A task for the thread.
 enum Task {
     Sync {
         number: usize,
         namespace: Box<SyncedNamespace>,
-        /// To this task: for what is due early.
+        /// Sender to the task itself, for early pushes.
         task: UnboundedSender<Command>,
         commands: UnboundedReceiver<Command>,
     },
-    /// Subscribe to the channel of the store of these namespaces.
+    /// Subscribe to the channel of these namespaces' store.
     Channel(Vec<SyncedNamespace>),
     Broker(Box<Broker>, oneshot::Receiver<()>),
 }
@@ -80,7 +80,7 @@ enum Task {
 /// Wakes the event loop when the thread ends, even by a panic.
 struct AtEnd {
     eventfd: EventFd,
-    /// Closed with this.
+    /// Its drop closes `ended`.
     _is_alive: blocking::Sender<()>,
 }
 
@@ -91,8 +91,8 @@ impl Drop for AtEnd {
 }
 
 impl Thread {
-    /// Starts a thread that wakes the event loop by `eventfd` when there is something [`Thread::done`], and pushes
-    /// before the time when the bell wakes it.
+    /// Starts a thread, which wakes the event loop by `eventfd` when [`Thread::done`] has results,
+    /// and pushes early when `bell` wakes it.
     pub(super) fn start(eventfd: EventFd, bell: Option<EventFd>) -> io::Result<Thread> {
         let (end_channels, ending) = watch::channel(());
         let (tasks, more) = unbounded_channel();
@@ -128,15 +128,16 @@ impl Thread {
                 };
                 running.go_on(bell, more).await;
                 drop(running);
-                // Connections that are not needed any more are closed as their protocol says.
+                // Gives the connections that were closed the time to end their protocol.
                 tokio::task::yield_now().await;
             });
-            // A name may still be looked up, which can take long.
+            // A lookup of a name may still be running, and can take long.
             runtime.shutdown_background();
         });
         restore_signals(&signals);
         thread?;
-        // Soon: it says so before it does anything else.
+        // Does not take long: the thread sends its error, or drops the sender, before anything
+        // else.
         if let Ok(error) = refusal.recv() {
             return Err(error);
         }
@@ -152,7 +153,7 @@ impl Thread {
         })
     }
 
-    /// Has namespaces synced, too. They have the next numbers.
+    /// Starts to sync more namespaces. They get the next numbers.
     pub(super) fn sync_also(&mut self, namespaces: &[SyncedNamespace]) {
         for namespace in namespaces {
             let (task, commands) = unbounded_channel();
@@ -170,7 +171,7 @@ impl Thread {
         }
     }
 
-    /// Has stores asked about requests, too, when it is this process's turn.
+    /// Starts to ask stores about requests, when this process holds the lock.
     pub(super) fn ask(&mut self, broker: Broker) {
         let (end, ending) = oneshot::channel();
         self.end_brokers.push(end);
@@ -178,17 +179,18 @@ impl Thread {
     }
 
     fn begin(&self, task: Task) {
-        // If the thread has ended, so has all that it did; the next one is told.
+        // Sending fails only if the thread has ended; the next thread gets all brokers again.
         let _ = self.tasks.as_ref().map(|tasks| tasks.send(task));
     }
 
-    /// Asks for a cycle of namespace `number`, if it is time for one; returns whether the thread is there
-    /// to do it.
+    /// Starts a cycle of namespace `number`, unless the node has synced in this period. Returns
+    /// false if the thread has ended.
     pub(super) fn sync(&self, number: usize) -> bool {
         self.command(number, Command::Sync)
     }
 
-    /// Asks for a cycle in any case, which begins after this and after those of other workers.
+    /// Starts a cycle of namespace `number` that begins after this call, and after those of other
+    /// workers. Returns false if the thread has ended.
     pub(super) fn sync_now(&self, number: usize) -> bool {
         self.command(number, Command::SyncNow)
     }
@@ -198,14 +200,14 @@ impl Thread {
         commands.is_some_and(|commands| commands.send(command).is_ok())
     }
 
-    /// Whether the thread has ended, which it does by itself only if it panics.
+    /// Returns whether the thread has ended. Unless told to end, it ends only by a panic.
     pub(super) fn has_ended(&self) -> bool {
-        // Nothing is ever sent, so that this takes nothing.
+        // Nothing is ever sent on this channel, so no message is lost.
         self.ended.try_recv() == Err(blocking::TryRecvError::Disconnected)
     }
 
-    /// Takes the results since the last call, without waiting. If there is more at the moment, the
-    /// event loop is woken again.
+    /// Takes the results since the last call, without waiting. Wakes the event loop again if more
+    /// are left.
     pub(super) fn done(&self) -> Vec<Done> {
         self.done.take()
     }
@@ -215,16 +217,16 @@ impl Thread {
         self.store_events.take()
     }
 
-    /// Has what is left pushed, for as long as the store takes it within these limits, and ends the thread.
+    /// Pushes the remaining hits within `limits`, and ends the thread.
     pub(super) fn finish(&mut self, limits: LastPush) -> Vec<Done> {
         self.tasks = None;
         self.end_brokers.clear();
         self.end_channels = None;
         for commands in &self.commands {
-            // If it has ended, it has nothing left.
+            // Sending fails only if the task has ended; then it has nothing left to push.
             let _ = commands.send(Command::Finish(limits));
         }
-        // The threads that look names up are not waited for.
+        // The wait does not include the threads that look names up.
         let mut wait = limits.patience.saturating_add(MARGIN);
         let end = limits.began.saturating_add(limits.longest).saturating_add(MARGIN);
         while self.ended.recv_timeout(wait) == Err(blocking::RecvTimeoutError::Timeout)
@@ -236,9 +238,9 @@ impl Thread {
         self.done()
     }
 
-    /// Waits until the thread has ended, which it was told to.
+    /// Waits until the thread has ended, after it was told to.
     pub(super) fn wait_for_end(&self) {
-        // Nothing is sent.
+        // Nothing is ever sent on this channel.
         let _ = self.ended.recv();
     }
 }
@@ -250,13 +252,14 @@ struct ThreadTasks {
     events: EventLoopQueue<StoreEvent>,
     last_pushes: LastPushes,
     early: EarlySyncs,
-    /// Closed when nothing more is to be heard.
+    /// Closed to end the subscriptions.
     ending: watch::Receiver<()>,
 }
 
 impl ThreadTasks {
-    /// Does what it is told, until there is nothing more to come and all tasks have ended, or one has panicked: tokio
-    /// would keep that to itself, and the others would go on without it.
+    /// Runs the tasks, and starts those that `more` receives, until `more` is closed and all tasks
+    /// have ended. Also ends when a task panics: tokio would catch the panic, and the other tasks
+    /// would continue without it.
     async fn go_on(&mut self, bell: Option<EventFd>, mut more: UnboundedReceiver<Task>) {
         if let Some(bell) = bell {
             let listening = listen(bell, self.early.clone(), self.ending.clone());
@@ -322,7 +325,7 @@ impl ThreadTasks {
     }
 }
 
-/// The namespaces whose nodes hear each other, by their stores.
+/// Returns the namespaces with subscriptions, grouped by store.
 fn heard(namespaces: &[SyncedNamespace]) -> Vec<Vec<SyncedNamespace>> {
     let mut heard: Vec<Vec<SyncedNamespace>> = Vec::new();
     for namespace in namespaces.iter().filter(|it| it.is_early) {
@@ -336,7 +339,7 @@ fn heard(namespaces: &[SyncedNamespace]) -> Vec<Vec<SyncedNamespace>> {
     heard
 }
 
-/// The serving of one namespace by a task.
+/// The arguments of the task that syncs one namespace.
 struct SyncTask<'a> {
     number: usize,
     namespace: &'a SyncedNamespace,
@@ -366,7 +369,8 @@ impl StoreVisitor for SyncTask<'_> {
     }
 }
 
-/// Does what is asked for of one namespace. `connect` makes a strategy, which connects when used.
+/// Executes the commands for one namespace. `connect` creates a strategy, which connects at its
+/// first use.
 async fn serve<S: Strategy>(
     number: usize,
     namespace: SyncedNamespace,
@@ -388,10 +392,11 @@ async fn serve<S: Strategy>(
     if namespace.is_early {
         syncer = syncer.telling();
     }
-    // What is known of the store when a cycle begins.
+    // Whether the store was up when the cycle began.
     let known = Cell::new(namespace.store.known());
     let record_cycle = |result: Result<Option<Report>, SyncError>, is_early: bool, store: &S| {
-        // At once: when nginx looks at it, another worker may have been at the store since.
+        // Determined here, since another worker may change the store's state before nginx reads the
+        // result.
         let mut events: Vec<_> = events_of(&namespace, known.get(), &result, store).collect();
         if counters.table().record_identity() {
             events.push(namespace.store.other_identity());
@@ -406,11 +411,11 @@ async fn serve<S: Strategy>(
     let mut turns_of_others: u32 = 0;
     let mut is_waiting = false;
     let mut early = EarlyTimer::default();
-    // Where a store tells of others' pushes, nobody has to look.
+    // A store with a channel needs no polls.
     let is_told = !namespace.is_early || store.channel().is_some();
     let mut look = LookTimer::new(!is_told);
     loop {
-        // While another worker is at it, what was asked for waits.
+        // While another worker holds the lease, this one retries until its own cycle is done.
         let next = early.next().into_iter().chain(look.next()).min();
         let command = match (is_waiting, next) {
             (true, _) => timeout(LOOK_AGAIN, commands.recv()).await,
@@ -426,11 +431,11 @@ async fn serve<S: Strategy>(
         let began = Instant::now().into();
         match command.unwrap_or(Some(again)) {
             None => return,
-            // All workers have a timer: the node syncs once in a period.
+            // All workers have a timer; the node syncs once in each period.
             Some(Command::Sync) if syncer.is_fresh(*period, &Machine) => {
                 turns_of_others = turns_of_others.saturating_add(1);
                 if turns_of_others == MAX_IDLE {
-                    // Closes the connection, so that a node has few.
+                    // Closes the connection, so that a node has few connections.
                     store = connect();
                 }
                 note(Ok(None), &store);
@@ -448,14 +453,14 @@ async fn serve<S: Strategy>(
                     Ok(report) => !Report::is_whole(*report),
                     Err(error) => *error == SyncError::LeaseLost,
                 };
-                // Those of a newer configuration go on.
+                // Workers of a newer configuration sync in place of this one.
                 is_waiting = is_others && !syncer.is_superseded();
                 look.set_after(&syncer, began, &result);
                 if !is_waiting {
                     note(result, &store);
                 }
             }
-            // When it is back, all that changed is pushed.
+            // All changes are pushed when the store is back.
             Some(Command::Early) if syncer.is_store_lost() => early = EarlyTimer::default(),
             Some(Command::Early) if !early.begin(began) => {}
             Some(Command::Early) => {
@@ -464,13 +469,13 @@ async fn serve<S: Strategy>(
                 look.set_after(&syncer, began, &result);
                 match result {
                     Ok(report) if Report::is_whole(report) => {}
-                    // Those of a newer configuration go on.
+                    // Workers of a newer configuration push the rest.
                     Ok(_) | Err(SyncError::LeaseLost) if syncer.is_superseded() => {}
                     Ok(_) | Err(SyncError::LeaseLost) => early.begin_again(Instant::now().into()),
                     error => record_cycle(error, true, &store),
                 }
             }
-            // Nobody looks before the store is back.
+            // No polls until the store is back.
             Some(Command::Look) if syncer.is_store_lost() || syncer.is_superseded() => look.stop(),
             Some(Command::Look) if !syncer.is_last() && syncer.is_fresh(look.pause(), &Machine) => {
                 look.put_off();
@@ -483,7 +488,7 @@ async fn serve<S: Strategy>(
                 }
             }
             Some(Command::Finish(limits)) => {
-                // If others go on, those of a newer configuration, they sync in place of this one.
+                // Workers of a newer configuration sync in place of this one.
                 syncer = syncer.living_for(Duration::ZERO);
                 let pushed = push_rest(&syncer, &mut store, limits, &last_pushes);
                 if let Some(result) = pushed.await {
@@ -508,18 +513,18 @@ fn events_of(
             watched.note(observer, known, Ok::<_, &SyncError>(()), || store.server()),
             watched.record_clock(report.clock_offset),
         ),
-        // Another worker was at it, or has taken over.
+        // Another worker holds or has taken the lease.
         Ok(None) | Err(SyncError::LeaseLost) => (None, None),
         Err(error) => (watched.note(observer, known, Err(error), || None), None),
     };
     events.into_iter().chain(of_clock)
 }
 
-/// Blocks all signals in this thread, so that a thread that it starts gets none: they are nginx's.
-/// Returns those that were blocked before.
+/// Blocks all signals in this thread and in those that it starts afterwards: nginx's main thread
+/// handles the signals. Returns the previous mask.
 fn block_signals() -> libc::sigset_t {
     let (mut all, mut before) = (MaybeUninit::zeroed(), MaybeUninit::zeroed());
-    // SAFETY: both are valid for writes, and all-zero is a valid set.
+    // SAFETY: both pointers are valid for writes, and an all-zero signal set is valid.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
@@ -528,6 +533,6 @@ fn block_signals() -> libc::sigset_t {
 }
 
 fn restore_signals(before: &libc::sigset_t) {
-    // SAFETY: a valid set.
+    // SAFETY: `before` is a valid signal set.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, core::ptr::null_mut()) };
 }

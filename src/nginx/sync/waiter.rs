@@ -1,20 +1,21 @@
-//! Waiters for a cycle that begins after they asked for it.
+//! Waiters for a cycle that begins after they were added.
 
 use crate::engine::Report;
 
-/// A waiter that is told when its cycle has ended.
+/// A function to call when a cycle has ended.
 pub(crate) struct SyncWaiter {
-    /// Called by the event loop with the number, and with what the cycle did; `None`: it did not sync.
+    /// Called by the event loop with `id` and the cycle's report; with `None` if the cycle did not
+    /// sync.
     pub(crate) done: fn(u64, Option<Report>),
     pub(crate) id: u64,
 }
 
-/// All that wait for cycles of a namespace.
+/// The waiters for cycles of one namespace.
 #[derive(Default)]
 pub(super) struct SyncWaiters {
     /// Number of cycles that have begun.
     begun: u64,
-    /// With the number of its cycle, each.
+    /// The waiters, each with the number of its cycle.
     waiting: Vec<(u64, SyncWaiter)>,
 }
 
@@ -24,12 +25,12 @@ impl SyncWaiters {
         self.waiting.push((self.begun.wrapping_add(1), waiter));
     }
 
-    /// A cycle has begun.
+    /// Records that a cycle has begun.
     pub(super) fn begin(&mut self) {
         self.begun = self.begun.wrapping_add(1);
     }
 
-    /// Takes those that wait for no later cycle than the one that has just ended.
+    /// Takes the waiters for the cycle that has just ended, and for earlier ones.
     pub(super) fn take_ended(&mut self) -> impl Iterator<Item = SyncWaiter> {
         let begun = self.begun;
         let ended = self.waiting.extract_if(.., move |(cycle, _)| *cycle <= begun);

@@ -1,4 +1,4 @@
-//! The eventfd by which another thread wakes nginx's event loop, which waits for it like for a
+//! The eventfd by which the sync thread wakes nginx's event loop. The event loop polls it like a
 //! client's socket.
 
 use std::io;
@@ -12,25 +12,25 @@ use nginx_sys::{
 use crate::broker::EventFd;
 use crate::nginx::log::Log;
 
-/// The end in the event loop. Dropped, it waits for nothing any more.
+/// The event loop's end of the eventfd. Dropping it removes the eventfd from the event loop.
 pub(super) struct Wake {
-    /// nginx finds the events by the connection, and the connection by the events.
+    /// The connection and the events have pointers to each other.
     connection: Box<ngx_connection_t>,
     read: Box<ngx_event_t>,
-    /// nginx looks whether it is active: it never is.
+    /// Never active, but nginx reads whether it is.
     _write: Box<ngx_event_t>,
     eventfd: EventFd,
 }
 
 impl Wake {
-    /// Has `handler` called by nginx's event loop whenever `eventfd` was used. The handler calls
+    /// Makes nginx's event loop call `handler` when `eventfd` is written. The handler must call
     /// [`Wake::clear`].
     pub(super) fn new(
         eventfd: EventFd,
         handler: ngx_event_handler_pt,
         log: Log<'static>,
     ) -> io::Result<Wake> {
-        // SAFETY: all-zero is a valid connection, and a valid event.
+        // SAFETY: an all-zero connection and an all-zero event are valid.
         let (mut connection, mut read, mut write): (Box<ngx_connection_t>, Box<_>, Box<_>) = unsafe {
             (
                 Box::new(core::mem::zeroed()),
@@ -48,8 +48,8 @@ impl Wake {
         connection.read = &raw mut *read;
         connection.write = &raw mut *write;
         connection.log = log.as_ptr();
-        // SAFETY: the events and their connection live, in their places, until `drop` takes them
-        // back; this is the thread of nginx's event loop.
+        // SAFETY: the events and their connection stay in place until `drop` removes them; this is
+        // the event loop's thread.
         if unsafe { ngx_handle_read_event(&mut *read, 0) } != NGX_OK as ngx_int_t {
             return Err(io::Error::other("the event loop does not take an eventfd"));
         }
@@ -60,8 +60,8 @@ impl Wake {
         self.eventfd.clone()
     }
 
-    /// Makes the next use of a [`EventFd`] be noticed: to be called before it is looked for what the
-    /// other thread has done.
+    /// Clears the eventfd, so that the next write wakes the event loop again. To be called before
+    /// the results are taken.
     pub(super) fn clear(&self) {
         self.eventfd.clear();
     }
@@ -70,9 +70,9 @@ impl Wake {
 impl Drop for Wake {
     fn drop(&mut self) {
         let Wake { connection, read, .. } = self;
-        // SAFETY: nginx chose its actions before the first worker; the event was added, and it and
-        // its connection live until this has returned. Methods that know connections (epoll) take
-        // them back as a whole, the others their events.
+        // SAFETY: nginx has set its event actions before the first worker starts. The event was
+        // added, and it and its connection live until this returns. Event methods that know
+        // connections (epoll) remove the connection; the others remove its events.
         unsafe {
             match ngx_event_actions.del_conn {
                 Some(delete) => delete(&mut **connection, 0),
