@@ -1,4 +1,4 @@
-//! Decisions of a namespace's store about hits, before a call returns.
+//! Asks a namespace's store to decide about hits, and waits for the decision.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::store::contract::decision::{Answer, Question};
 pub(super) struct StoreDecisions {
     store: Datastore,
     deciders: Deciders,
-    /// Questions of each shard, by its number.
+    /// Questions to each shard, by its number.
     shards: Vec<ShardQuestions>,
     options: DecisionOptions,
-    /// The thread that talks to stores, whose clock says when time is up.
+    /// The thread that exchanges with stores. Its runtime has the timers of deadlines.
     thread: Handle,
 }
 
@@ -61,7 +61,7 @@ impl StoreDecisions {
         let (shards, tasks) = shards.unzip();
         let decisions = StoreDecisions {
             store: store.clone(),
-            // Each task asks about one namespace alone, so that the shard's number is the decider's.
+            // Each task serves one namespace only, so the shard's number is the decider's.
             deciders: Deciders { first: 0, shards: count },
             shards,
             options,
@@ -70,12 +70,13 @@ impl StoreDecisions {
         (decisions, QuestionTasks(tasks))
     }
 
-    /// Whether the store decides by this algorithm.
+    /// Returns whether the store decides by this algorithm.
     pub(super) fn are_by(&self, algorithm: Algorithm) -> bool {
         self.store.decides_by(algorithm)
     }
 
-    /// Has the store decide on hits under a limit; without its answer, it is decided as `on_error` says.
+    /// Lets the store decide about hits under a limit. Without its answer, the configured
+    /// `on_error` decides.
     pub(super) async fn incoming<'l>(
         &'l self,
         limiter: &'l Limiter<'l>,
@@ -107,7 +108,7 @@ impl StoreDecisions {
         Ok((incoming, committed))
     }
 
-    /// The store's answer, if it comes in time.
+    /// Returns the store's answer, if it comes in time.
     async fn answer(&self, limiter: &Limiter<'_>, asked: &StoreQuestion) -> Option<Answer> {
         let shard = self.shards.get(asked.decider)?;
         if shard.is_away.get() {
@@ -123,33 +124,34 @@ impl StoreDecisions {
         let waited = Machine.uptime().saturating_sub(begin);
         limiter.bound().count_wait(waited);
         if answer.is_none() && !shard.is_away.set(true) {
-            // What notes that the store answers again. The task may have ended.
+            // The probe finds out whether the store answers again. Sending fails only if the task
+            // has ended.
             let _ = shard.asked.send(StoreCommand::Probe);
         }
         answer
     }
 
-    /// Has the store charge, when it answers again, what was counted without it.
+    /// Makes the store charge hits that were counted without it, once it answers again.
     fn charge_later(&self, shard: usize, charge: &Question) {
         if let Some(shard) = self.shards.get(shard) {
-            // If the task has ended, so has the instance.
+            // Sending fails only if the task has ended, and with it the instance.
             shard.ask(charge.clone(), None, Duration::ZERO);
         }
     }
 
-    /// Has the store give back what a question charged; returns whether it is asked to.
+    /// Makes the store refund the hits that a question charged. Returns whether it was asked.
     fn refund(&self, charged: &StoreQuestion) -> bool {
         let shard = self.shards.get(charged.decider);
         shard.is_some_and(|it| it.ask(charged.refund(), None, Duration::ZERO))
     }
 
-    /// Returns the answer that comes in time, if any can still come.
+    /// Waits for an answer until its deadline. `None` if none can come.
     fn in_time(
         &self,
         answer: oneshot::Receiver<Answer>,
     ) -> impl Future<Output = Option<Answer>> + use<> {
-        // The timer is of this runtime, whatever runs the future. If that ends, so has the task that would
-        // answer, which is looked at first.
+        // The timer belongs to this runtime, whatever executor polls the future. If the runtime
+        // ends, so does the task that would answer; the answer is polled first.
         let _thread = self.thread.enter();
         let answer = timeout(self.options.timeout, answer);
         async move { answer.await.ok()?.ok() }
@@ -157,7 +159,7 @@ impl StoreDecisions {
 }
 
 impl ShardQuestions {
-    /// Returns whether there is a task that asks.
+    /// Sends a question to the task. Returns whether the task exists.
     fn ask(
         &self,
         question: Question,
@@ -170,20 +172,20 @@ impl ShardQuestions {
     }
 }
 
-/// Hits that were counted, and can be given back. What only stores need is elsewhere: most decisions are made here, and
-/// are copied.
+/// Hits that were counted and can be refunded. The variants for stores are boxed, since most
+/// decisions are made in memory and this value is copied.
 #[derive(Debug)]
 pub(super) enum CommittedHits<'l> {
-    /// In the memory.
+    /// Hits in the memory.
     Here(Refund<'l>),
-    /// In the memory, which the store of this shard is to be told of by this charge.
+    /// Hits in the memory, and the charge by which the shard's store will be told of them.
     Unsent(&'l StoreDecisions, Refund<'l>, usize, Box<Question>),
-    /// By the store, of which this was asked.
+    /// Hits that a store charged for this question.
     InStore(&'l StoreDecisions, Box<StoreQuestion>),
 }
 
 impl CommittedHits<'_> {
-    /// Gives them back; returns whether it did, or the store is asked to.
+    /// Refunds the hits. Returns whether they were refunded, or the store was asked to.
     pub(super) fn give_back(self) -> bool {
         match self {
             CommittedHits::Here(refund) => refund.refund(),

@@ -1,4 +1,4 @@
-//! Waiting for a future, in any thread.
+//! Blocks a thread until a future is ready.
 
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Wake;
 use std::thread::{self, Thread};
 
-/// Wakes a thread that waits.
+/// Wakes the waiting thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -15,7 +15,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits until a future is ready. One that is so at once costs nothing more.
+/// Blocks until `future` is ready. A future that is ready at once costs no more than its poll.
 pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

@@ -1,4 +1,4 @@
-//! `increment`: hits that count whatever the rate, here or by the store's decision.
+//! `increment`: counts hits whatever the rate, in memory or in the store.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 
-/// The arguments of `increment`, as they were checked.
+/// The checked arguments of `increment`.
 pub(super) struct Increment<'k> {
     key: &'k [u8],
     size: WindowSize,
@@ -36,7 +36,7 @@ impl<'k> Increment<'k> {
         })
     }
 
-    /// Counts here; returns the rate.
+    /// Counts in memory. Returns the rate.
     #[inline]
     pub(super) fn here(&self, namespace: &DefinedNamespace) -> Result<Hits, ArgumentError> {
         let Increment { key, size, value, weight } = *self;
@@ -46,19 +46,19 @@ impl<'k> Increment<'k> {
 
 /// The outcome of `increment`.
 pub(super) enum IncrementOutcome {
-    /// The rate.
+    /// The rate, counted in memory.
     Here(Hits),
     ByStore(AskedIncrement),
 }
 
-/// The namespace whose store is to count.
+/// An increment that a store counts.
 pub(super) struct AskedIncrement {
     pub(super) namespace: Arc<DefinedNamespace>,
     pub(super) decisions: Arc<StoreDecisions>,
 }
 
 impl AskedIncrement {
-    /// Has the store count; returns the rate.
+    /// Makes the store count. Returns the rate.
     pub(super) async fn count(&self, increment: &Increment<'_>) -> Result<Hits, CallError> {
         let limiter = self.namespace.unlimited(increment.size)?;
         let asked = AskedHits {

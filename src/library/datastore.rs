@@ -1,4 +1,4 @@
-//! Stores that namespaces are synced with: Redis and Postgres, or the caller's own.
+//! Stores that namespaces are synced with: Redis, Postgres, or one that the caller implements.
 
 use core::fmt;
 use core::pin::Pin;
@@ -13,28 +13,28 @@ use crate::store::contract::decision::Decider;
 use crate::store::contract::strategy::Strategy;
 use crate::store::registry::{StoreSettings, StoreVisitor};
 
-/// A store that the nodes of a cluster share. Clones are the same one.
+/// A store that several nodes share. Clones refer to the same store.
 #[derive(Clone)]
 pub struct Datastore(Arc<dyn StoreSource>);
 
-/// The shortest lease.
+/// Shortest lifetime of a lease.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// The trait that syncs namespaces with a store, and has it decide about hits.
+/// Source of clients that sync namespaces with a store, and ask it for decisions.
 trait StoreSource: Send + Sync {
-    /// Into how many shards the store divides a namespace.
+    /// Returns the number of shards of a namespace.
     fn shards(&self) -> u16;
 
-    /// Returns the time after which a user that syncs, and is silent, counts as dead.
+    /// Returns the time after which a user that holds a lease without renewing it counts as dead.
     fn lease_lifetime(&self) -> Duration;
 
-    /// Whether it decides about hits by this algorithm.
+    /// Returns whether the store decides about hits by this algorithm.
     fn decides_by(&self, algorithm: Algorithm) -> bool;
 
-    /// Syncs a namespace, in the thread that talks to stores.
+    /// Creates the future that syncs a namespace. It runs in the store thread.
     fn sync(&self, task: StoreTask) -> ServedTask;
 
-    /// Has the store decide, in that thread, if it decides at all.
+    /// Creates the future that asks the store for decisions. It runs in the store thread.
     fn decide(&self, tasks: QuestionTasks) -> ServedTask;
 }
 
@@ -79,11 +79,11 @@ impl Datastore {
         Ok(Datastore(Arc::new(settings)))
     }
 
-    /// A store of the caller's own. Each call of `connect` makes another client of it; `slowest` is the
-    /// longest time that it may take for an exchange, connecting included.
+    /// Creates a store that the caller implements. Each call of `connect` creates another client;
+    /// `slowest` is the longest time of one exchange, including connecting.
     ///
-    /// `connect` is called where the namespace is defined, to ask for [`Strategy::shards`], and in the
-    /// thread that talks to stores; what it makes may stay in its thread.
+    /// `connect` is called once where the namespace is defined, for [`Strategy::shards`], and then
+    /// in the store thread. Clients stay in their thread.
     pub fn own<S: Strategy + 'static>(
         slowest: Duration,
         connect: impl Fn() -> S + Send + Sync + 'static,
@@ -92,9 +92,9 @@ impl Datastore {
         Datastore(Arc::new(OwnSource { slowest, connect }))
     }
 
-    /// A store of the caller's own that decides about hits, too, where the [`NewOptions::sync_rate`] of a
-    /// namespace is zero: otherwise as [`Datastore::own`]. It must not block its thread, which has the timers of
-    /// all hits.
+    /// Creates a store that the caller implements, and that decides about hits if the
+    /// [`NewOptions::sync_rate`] of a namespace is zero. It must not block its thread, which runs
+    /// the timers of all hits. See also [`Datastore::own`].
     ///
     /// [`NewOptions::sync_rate`]: super::NewOptions::sync_rate
     pub fn own_deciding<S: Decider + 'static>(
@@ -170,7 +170,7 @@ impl StoreVisitor for QuestionTasks {
     }
 }
 
-/// A store of a caller.
+/// A store that the caller implements.
 struct OwnSource<F> {
     slowest: Duration,
     connect: Arc<F>,
@@ -203,7 +203,7 @@ where
     }
 }
 
-/// A store of the caller's own that decides.
+/// A store that the caller implements, and that decides.
 struct DecidingSource<F>(OwnSource<F>);
 
 impl<S, F> StoreSource for DecidingSource<F>

@@ -1,4 +1,4 @@
-//! A namespace in its memory.
+//! A namespace and its memory.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::table::{InTable, TableMemory, WithTable};
 
-/// A namespace, and the windows that it is told to count in.
+/// A namespace with its configured window sizes.
 #[derive(Debug)]
 pub(super) struct DefinedNamespace {
     pub(super) name: Box<str>,
     pub(super) sizes: Vec<WindowSize>,
     pub(super) sync: SyncMode,
-    /// Into how many shards its store divides it; 0: it has none.
+    /// Number of the store's shards; 0 without a store.
     shards: u16,
     counters: WithTable<CountersInTable>,
 }
@@ -25,7 +25,7 @@ pub(super) struct DefinedNamespace {
 pub(super) struct NamespaceCounters<'m> {
     pub(super) namespace: Namespace<'m>,
     windows: Vec<WindowCounters<'m>>,
-    /// Limiters by which a deciding store counts whatever comes.
+    /// Limiters without a limit, by which a deciding store counts `increment`.
     unlimited: Vec<Limiter<'m>>,
 }
 
@@ -41,7 +41,7 @@ impl InTable for CountersInTable {
 }
 
 impl DefinedNamespace {
-    /// The namespace `name` in `memory`, synced in `shards` shards (0: not at all) by one more user.
+    /// Defines the namespace `name` in `memory`, for sync in `shards` shards (0 without a store).
     pub(super) fn new(
         name: Box<str>,
         sizes: Vec<WindowSize>,
@@ -68,7 +68,7 @@ impl DefinedNamespace {
         self.counters.get()
     }
 
-    /// Calls `make` with the namespace, and keeps the result with its memory.
+    /// Calls `make` with the namespace, and stores the result together with its memory.
     pub(super) fn keep<F: InTable>(
         &self,
         make: impl for<'m> FnOnce(Namespace<'m>) -> F::Of<'m>,
@@ -76,7 +76,7 @@ impl DefinedNamespace {
         with_namespace(self.counters.memory(), &self.name, self.shards, make)
     }
 
-    /// Has `callback` use the counters in windows of this size.
+    /// Calls `callback` with the counters of windows of this size.
     #[inline]
     pub(super) fn with_windows<T>(
         &self,
@@ -91,17 +91,17 @@ impl DefinedNamespace {
         Ok(callback(&WindowCounters::new(namespace, size)))
     }
 
-    /// Returns the limiter that counts whatever comes in windows of this size, by the store's
-    /// decision.
+    /// Returns the limiter without a limit for windows of this size, which a deciding store needs
+    /// for `increment`.
     pub(super) fn unlimited(&self, size: WindowSize) -> Result<&Limiter<'_>, ArgumentError> {
         self.check_size("window_size", size)?;
         let mut unlimited = self.counters().unlimited.iter();
         let found = unlimited.find(|it| it.bound().limit.size == size);
-        // Each size has one.
+        // There is one limiter for each size.
         found.ok_or_else(|| ArgumentError::new("window_size", "one of the window_sizes", size))
     }
 
-    /// Checks that windows of this size are counted in.
+    /// Checks that callers may use windows of this size.
     pub(super) fn check_size(&self, argument: &str, size: WindowSize) -> Result<(), ArgumentError> {
         if self.sizes.is_empty() || self.sizes.contains(&size) {
             return Ok(());
@@ -113,8 +113,8 @@ impl DefinedNamespace {
     }
 }
 
-/// Calls `make` with a namespace in its memory. The namespace may get its place there; of several
-/// processes, one at a time does so.
+/// Calls `make` with a namespace in its memory. A new namespace gets its place there, under a lock
+/// between processes.
 fn with_namespace<F: InTable>(
     memory: &Arc<TableMemory>,
     name: &str,

@@ -6,30 +6,29 @@ use std::io;
 use crate::engine::functions::arguments::ArgumentError;
 use crate::engine::{RateLimitingError, SyncError};
 
-/// The reason why there is no new namespace.
+/// The reason why a namespace or limiter was not created.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NewError {
-    /// An argument is none, which the message names.
+    /// An argument is invalid. The message names it.
     Argument(ArgumentError),
-    /// The memory has no room for another namespace. Holds what there is no room for.
+    /// The memory has no room for another namespace.
     NoRoom(RateLimitingError),
-    /// The system has no thread to give, or does not lock the memory's file. Holds the cause.
+    /// The system cannot start a thread or lock the memory's file.
     System(io::Error),
 }
 
-/// The reason why a call did nothing, or is not known to have done something.
+/// The reason why a call failed. It may have had an effect.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CallError {
-    /// An argument is none, which the message names.
+    /// An argument is invalid. The message names it.
     Argument(ArgumentError),
-    /// The sync with the store ended early. What it had begun goes on with the next one: no hit is lost.
+    /// The sync with the store ended early. The next sync continues it; no hit is lost.
     Sync(SyncError),
-    /// The thread that talks to stores has ended: a strategy has panicked.
+    /// The store thread has ended, because a strategy has panicked.
     Ended,
-    /// The store did not decide in time, and [`OnError::Deny`](super::OnError::Deny) is what is to be done
-    /// then.
+    /// The store did not decide in time, and `on_error` is [`OnError::Deny`](super::OnError::Deny).
     NoAnswer,
 }
 

@@ -24,41 +24,42 @@ use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{Machine, Report};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
 
-/// A set of namespaces, which no other instance sees. Clones are the same one.
+/// A set of namespaces that other instances do not see. Clones refer to the same instance.
 ///
-/// All functions may be called at the same time, by any number of threads.
+/// All functions can be called concurrently from any thread.
 #[derive(Clone, Debug)]
 pub struct Instance(Arc<InstanceState>);
 
 #[derive(Debug, Default)]
 struct InstanceState {
     namespaces: RwLock<BTreeMap<Box<str>, InstanceNamespace>>,
-    /// Once there was a namespace with a store.
+    /// Started with the first namespace that has a store.
     thread: Mutex<Option<StoreThread>>,
 }
 
 #[derive(Clone, Debug)]
 struct InstanceNamespace {
     namespace: Arc<DefinedNamespace>,
-    /// To what syncs it; `None`: it is local.
+    /// Sends to the sync task; `None` if the namespace is local.
     commands: Option<UnboundedSender<SyncCommand>>,
-    /// Decisions of its store, if that decides about each hit.
+    /// Decisions of the store; `None` if it does not decide about each hit.
     decisions: Option<Arc<StoreDecisions>>,
 }
 
-/// The instances that are in use.
+/// All instances in use.
 static INSTANCES: Mutex<BTreeMap<Box<str>, Weak<InstanceState>>> = Mutex::new(BTreeMap::new());
 
-/// Locks a mutex. Its value is whole at any time, even after a thread that held it has panicked.
+/// Locks a mutex, even if a thread has panicked while it held the lock: the values are never
+/// half-changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The instance of this name, which is made if there is none in use.
+/// Returns the instance with this name, which is created unless it is in use.
 ///
-/// It is in use while there is a clone of it. Then the stores of its namespaces are told what was not
-/// pushed yet, in the background and for two seconds at most; [`Instance::sync`] before says whether
-/// they took it.
+/// An instance is in use while it has a clone. After the last clone is dropped, hits that are not
+/// pushed yet are pushed in the background for at most two seconds. Call [`Instance::sync`] before
+/// that to learn whether the stores took them.
 ///
 /// # Errors
 ///
@@ -79,12 +80,13 @@ pub fn new_instance(instance_name: &str) -> Result<Instance, ArgumentError> {
 }
 
 impl Instance {
-    /// Defines a namespace. Its counters are those of all namespaces of this name in the same memory.
+    /// Defines a namespace. All namespaces of this name in the same memory share their counters.
     ///
     /// # Errors
     ///
-    /// [`NewError::Argument`]: this instance has a namespace of the name already, or an option is wrong;
-    /// [`NewError::NoRoom`]: the memory has no place for another namespace; [`NewError::System`].
+    /// [`NewError::Argument`] if this instance has defined the namespace before, or an option is
+    /// wrong; [`NewError::NoRoom`] if the memory has no room for another namespace;
+    /// [`NewError::System`].
     #[expect(clippy::new_ret_no_self, reason = "the name that the specification gives it")]
     pub fn new(&self, options: &NewOptions) -> Result<(), NewError> {
         let Checked { name, sizes, store } = options.check()?;
@@ -111,7 +113,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Has a namespace served by the instance's thread.
+    /// Starts to serve a namespace in the instance's store thread.
     fn serve(
         &self,
         served: &mut InstanceNamespace,
@@ -147,17 +149,17 @@ impl Instance {
         thread.run(move || store.sync(task))
     }
 
-    /// Counts `value` hits of `key`, whatever the rate; returns the rate then. Where `sync_rate` is zero, the
-    /// store counts them, and this waits for it.
+    /// Counts `value` hits of `key`, whatever the rate. Returns the new rate. If `sync_rate` is
+    /// zero, the store counts the hits, and the call waits for it.
     ///
-    /// `weight` is the share of the previous window that counts, from 0, a fixed window, to 1, all of it. Without one,
-    /// the window is sliding.
+    /// `weight` is the share of the previous window that counts, from 0 (fixed window) to 1.
+    /// Without it, the window slides.
     ///
     /// # Errors
     ///
-    /// [`CallError::Argument`] names the argument: the key has at least one byte, `window_size` is one of those
-    /// of the namespace, `value` is not negative, the namespace was defined, and `weight` is within 0 to 1.
-    /// [`CallError::NoAnswer`]: the store is silent, and hits are denied then.
+    /// [`CallError::Argument`] if the key is empty, `window_size` is not one of the namespace's,
+    /// `value` is negative, the namespace is not defined, or `weight` is not from 0 to 1.
+    /// [`CallError::NoAnswer`] if the store does not answer and `on_error` denies.
     pub fn increment(
         &self,
         key: impl AsRef<[u8]>,
@@ -167,19 +169,19 @@ impl Instance {
         weight: Option<f64>,
     ) -> Result<f64, CallError> {
         let increment = Increment::check(key.as_ref(), window_size, value, weight)?;
-        // No future, unless there is something to wait for: with one, it takes a quarter longer.
+        // A future is used only to wait for a store: with it, the call takes a quarter longer.
         match self.count(&increment, namespace)? {
             IncrementOutcome::Here(hits) => Ok(number(hits)),
             IncrementOutcome::ByStore(asked) => Ok(number(block_on(asked.count(&increment))?)),
         }
     }
 
-    /// Counts as [`Instance::increment`] does, as a future that any executor can run. Hits may
-    /// count if it is dropped.
+    /// Async variant of [`Instance::increment`], for any executor. If the future is dropped, the
+    /// hits may count.
     ///
     /// # Errors
     ///
-    /// As [`Instance::increment`].
+    /// See [`Instance::increment`].
     pub async fn increment_async(
         &self,
         key: impl AsRef<[u8]>,
@@ -195,7 +197,7 @@ impl Instance {
         }
     }
 
-    /// Counts, unless the store is to be asked.
+    /// Counts in memory, or returns the increment that the store must count.
     #[inline]
     fn count(
         &self,
@@ -211,12 +213,12 @@ impl Instance {
         })?
     }
 
-    /// The rate of `key` now; 0 if it was never seen. `cur_diff`, if it is told, takes the place of what was
-    /// counted here and not pushed yet.
+    /// Returns the current rate of `key`; 0 for a new key. `cur_diff`, if given, replaces the hits
+    /// that were counted here and not pushed yet.
     ///
     /// # Errors
     ///
-    /// As [`Instance::increment`]; `cur_diff` may be negative.
+    /// See [`Instance::increment`]; `cur_diff` may be negative.
     pub fn sliding_window(
         &self,
         key: impl AsRef<[u8]>,
@@ -237,49 +239,49 @@ impl Instance {
         Ok(number(hits))
     }
 
-    /// A limiter in a namespace.
+    /// Creates a limiter in a namespace.
     ///
     /// # Errors
     ///
-    /// [`NewError::Argument`]: an option is wrong; a namespace that is synced has sliding and fixed windows
-    /// only, unless its store decides, and knows others.
+    /// [`NewError::Argument`] if an option is wrong. A synced namespace supports only sliding and
+    /// fixed windows, unless its store decides by other algorithms.
     pub fn limiter(&self, options: &LimiterOptions) -> Result<RateLimiter, NewError> {
         let served = self.with(Some(&options.namespace), Clone::clone)?;
         options.make(&served.namespace, served.decisions)
     }
 
-    /// Pushes what was counted here to the store, fetches what others counted, and waits for that. The
-    /// first call has this done after each `sync_rate` from then on. In a namespace that is local it
-    /// does nothing.
+    /// Pushes the hits counted here to the store, fetches the counts of other nodes, and waits for
+    /// both. After the first call, the namespace is also synced every `sync_rate`. Does nothing in
+    /// a local namespace.
     ///
     /// # Errors
     ///
-    /// [`CallError::Argument`]: the namespace was not defined; [`CallError::Sync`]: the store did not do as it
-    /// was asked, which the next sync makes good; [`CallError::Ended`].
+    /// [`CallError::Argument`] if the namespace is not defined; [`CallError::Sync`] if the store
+    /// fails, which the next sync corrects; [`CallError::Ended`].
     pub fn sync(&self, namespace: Option<&str>) -> Result<Report, CallError> {
         block_on(self.sync_async(namespace))
     }
 
-    /// Syncs as [`Instance::sync`] does, as a future that any executor can run. A sync that has
-    /// begun goes on if the future is dropped.
+    /// Async variant of [`Instance::sync`], for any executor. If the future is dropped, a sync that
+    /// has begun continues.
     ///
     /// # Errors
     ///
-    /// As [`Instance::sync`].
+    /// See [`Instance::sync`].
     pub async fn sync_async(&self, namespace: Option<&str>) -> Result<Report, CallError> {
         self.ask(namespace, SyncCall::Sync)?.done().await
     }
 
-    /// Fetches all that matters of the namespace from its store, whatever was fetched before, and waits for
-    /// that; what was counted here is pushed on the way.
+    /// Fetches all current counters of the namespace from its store, even if they were fetched
+    /// before, and waits for them. Hits counted here are pushed as well.
     ///
-    /// Of those who share the memory, one does so at a time: others wait. `time` is as of when the counters
-    /// matter, and `timeout` how long others are kept from it at most: the one is this machine's own time
-    /// in any case, and the other ends with the fetch, so that both are checked only.
+    /// One user of the memory fetches at a time; others wait. `time` and `timeout` are only
+    /// checked: counters are those of this machine's time, and others wait until the fetch has
+    /// ended.
     ///
     /// # Errors
     ///
-    /// As [`Instance::sync`]; `time` is before 1970, or `timeout` longer than 366 days.
+    /// See [`Instance::sync`]; also if `time` is before 1970, or `timeout` longer than 366 days.
     pub fn fetch(
         &self,
         namespace: Option<&str>,
@@ -289,12 +291,12 @@ impl Instance {
         block_on(self.fetch_async(namespace, time, timeout))
     }
 
-    /// Fetches as [`Instance::fetch`] does, as a future that any executor can run. A fetch that has
-    /// begun goes on if the future is dropped.
+    /// Async variant of [`Instance::fetch`], for any executor. If the future is dropped, a fetch
+    /// that has begun continues.
     ///
     /// # Errors
     ///
-    /// As [`Instance::fetch`].
+    /// See [`Instance::fetch`].
     pub async fn fetch_async(
         &self,
         namespace: Option<&str>,
@@ -313,7 +315,7 @@ impl Instance {
         self.ask(namespace, SyncCall::Fetch)?.done().await
     }
 
-    /// Asks for a sync.
+    /// Requests a sync.
     fn ask(&self, namespace: Option<&str>, kind: SyncCall) -> Result<AskedSync, CallError> {
         let commands = self.with(namespace, |served| served.commands.clone())?;
         let Some(commands) = commands else {
@@ -340,7 +342,7 @@ impl Instance {
     }
 }
 
-/// The longest time.
+/// Longest accepted time: 366 days.
 const LONGEST: Duration = Duration::from_secs(31_622_400);
 
 #[cold]
@@ -354,7 +356,7 @@ fn unknown(name: &str) -> ArgumentError {
     }
 }
 
-/// A sync that was asked for; `None`: there is nothing to do.
+/// A requested sync; `None` if there is nothing to sync.
 struct AskedSync(Option<oneshot::Receiver<Result<Report, crate::engine::SyncError>>>);
 
 impl AskedSync {

@@ -1,4 +1,4 @@
-//! Limits that are asked by key, shaped like OpenResty's `resty.limit.*`.
+//! Limiters by key, with an interface like OpenResty's `resty.limit.*`.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::policy::limit::{Burst, Limit};
 use crate::policy::namespace::DEFAULT_NAMESPACE;
 use crate::table::{InTable, WithTable};
 
-/// Options of a [`RateLimiter`]: the hits that it admits.
+/// Options of a [`RateLimiter`].
 #[derive(Clone, Debug)]
 pub struct LimiterOptions {
     pub(super) namespace: String,
@@ -28,26 +28,27 @@ enum Admits {
     Rate { rate: f64, burst: f64 },
 }
 
-/// The type of a window: how its hits are counted.
+/// How a window counts hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WindowType {
-    /// With a share of the window before, as of [`Instance::sliding_window`](super::Instance::sliding_window).
+    /// Counts a share of the previous window too, as
+    /// [`Instance::sliding_window`](super::Instance::sliding_window) does.
     #[default]
     Sliding,
-    /// Only the hits of the current window; a window begins at a multiple of its size.
+    /// Counts only hits of the current window, which begins at a multiple of its size.
     Fixed,
-    /// Exactly the hits of the last `window`; the limit is 100,000 at most.
+    /// Counts exactly the hits of the last `window`. The limit is at most 100,000.
     Moving,
-    /// From the first hit on, until there were none for a whole window.
+    /// Counts from the first hit until there was no hit for a whole window.
     Elastic,
 }
 
-/// A limit in a namespace: what [`Instance::limiter`](super::Instance::limiter) returns.
+/// A limit in a namespace, from [`Instance::limiter`](super::Instance::limiter).
 #[derive(Debug)]
 pub struct RateLimiter {
     limiter: WithTable<LimiterInTable>,
-    /// Decisions of the store, if it decides.
+    /// Decisions of the store; `None` if it does not decide.
     decisions: Option<Arc<StoreDecisions>>,
 }
 
@@ -62,26 +63,27 @@ impl InTable for LimiterInTable {
     }
 }
 
-/// The decision of a [`RateLimiter`] on hits.
+/// The decision of a [`RateLimiter`] about hits.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Decision<'l> {
-    /// Whether the limit admits them.
+    /// Whether the limit admits the hits.
     pub is_admitted: bool,
-    /// After what time they are within the rate, for a limit by a rate; otherwise zero.
+    /// Time after which the hits are within the rate, for a limit by a rate; otherwise zero.
     pub delay: Duration,
-    /// Number of hits that would still be admitted now, with a fraction.
+    /// Hits that the limit would still admit now, with decimals.
     pub remaining: f64,
-    /// Rate, with these hits if they are admitted.
+    /// The rate, including these hits if they are admitted.
     pub rate: f64,
-    /// After what time as many hits would be admitted if none came before; `None`: never.
+    /// Time after which the same number of hits would be admitted if no others come; `None` if
+    /// never.
     pub retry_after: Option<Duration>,
     committed: Option<CommittedHits<'l>>,
 }
 
 impl LimiterOptions {
-    /// Admits `limit` hits in a window of this size, which slides unless
-    /// [`LimiterOptions::window_type`] says otherwise.
+    /// Creates the options of a limit of `limit` hits in a window. The window slides unless
+    /// [`LimiterOptions::window_type`] sets another type.
     pub fn window(limit: f64, window: Duration) -> LimiterOptions {
         LimiterOptions {
             namespace: DEFAULT_NAMESPACE.into(),
@@ -89,13 +91,13 @@ impl LimiterOptions {
         }
     }
 
-    /// Admits `rate` hits a second, and `burst` more at once: a leaky bucket, as in nginx's
-    /// `limit_req`.
+    /// Creates the options of a limit of `rate` hits per second, and `burst` more at once: a leaky
+    /// bucket, as in nginx's `limit_req`.
     pub fn rate(rate: f64, burst: f64) -> LimiterOptions {
         LimiterOptions { namespace: DEFAULT_NAMESPACE.into(), admits: Admits::Rate { rate, burst } }
     }
 
-    /// Sets the type of the window; a limit by a rate has no window.
+    /// Sets the type of the window. A limit by a rate has no window.
     pub fn window_type(self, window_type: WindowType) -> Self {
         let admits = match self.admits {
             Admits::Windows { limit, window, .. } => Admits::Windows { limit, window, window_type },
@@ -104,12 +106,12 @@ impl LimiterOptions {
         LimiterOptions { admits, ..self }
     }
 
-    /// The namespace to count in, in place of [`DEFAULT_NAMESPACE`].
+    /// Sets the namespace; the default is [`DEFAULT_NAMESPACE`].
     pub fn namespace(self, name: impl Into<String>) -> Self {
         LimiterOptions { namespace: name.into(), ..self }
     }
 
-    /// The limiter in its namespace.
+    /// Creates the limiter in its namespace.
     pub(super) fn make(
         &self,
         namespace: &DefinedNamespace,
@@ -140,7 +142,7 @@ impl LimiterOptions {
     }
 }
 
-/// Checks that a namespace counts so.
+/// Checks that a namespace supports the algorithm.
 fn check_algorithm(
     algorithm: Algorithm,
     namespace: &DefinedNamespace,
@@ -171,22 +173,22 @@ impl WindowType {
 }
 
 impl RateLimiter {
-    /// Decides on one hit of `key`, which is counted if it is admitted and `commit` is true. Where `sync_rate`
-    /// is zero, the store decides, and this waits for it.
+    /// Decides on one hit of `key`, and counts it if it is admitted and `commit` is true. If
+    /// `sync_rate` is zero, the store decides, and the call waits for it.
     ///
     /// # Errors
     ///
-    /// [`CallError::Argument`]: the key is empty. [`CallError::NoAnswer`]: the store
-    /// is silent, and hits are denied then.
+    /// [`CallError::Argument`] if the key is empty; [`CallError::NoAnswer`] if the store does not
+    /// answer and `on_error` denies.
     pub fn incoming(&self, key: impl AsRef<[u8]>, commit: bool) -> Result<Decision<'_>, CallError> {
         self.incoming_hits(key, 1.0, commit)
     }
 
-    /// Decides on `cost` hits of `key`, all or none, like [`RateLimiter::incoming`].
+    /// Decides on `cost` hits of `key`, all or none. See [`RateLimiter::incoming`].
     ///
     /// # Errors
     ///
-    /// As [`RateLimiter::incoming`], or `cost` is no number of 0.001 or more.
+    /// See [`RateLimiter::incoming`]; also if `cost` is not a number of at least 0.001.
     pub fn incoming_hits(
         &self,
         key: impl AsRef<[u8]>,
@@ -194,19 +196,19 @@ impl RateLimiter {
         commit: bool,
     ) -> Result<Decision<'_>, CallError> {
         let asked = asked(key.as_ref(), cost, commit)?;
-        // As in `Instance::increment`: no future, unless there is something to wait for.
+        // A future is used only to wait for a store, as in `Instance::increment`.
         match &self.decisions {
             None => Ok(self.decide_here(asked)),
             Some(decisions) => block_on(self.decide_by(decisions, asked)),
         }
     }
 
-    /// Decides as [`RateLimiter::incoming`] does, as a future that any executor can run. The hit
-    /// may count if it is dropped.
+    /// Async variant of [`RateLimiter::incoming`], for any executor. If the future is dropped, the
+    /// hit may count.
     ///
     /// # Errors
     ///
-    /// As [`RateLimiter::incoming`].
+    /// See [`RateLimiter::incoming`].
     pub async fn incoming_async(
         &self,
         key: impl AsRef<[u8]>,
@@ -215,12 +217,12 @@ impl RateLimiter {
         self.incoming_hits_async(key, 1.0, commit).await
     }
 
-    /// Decides as [`RateLimiter::incoming_hits`] does, as a future that any executor can run. Hits
-    /// may count if it is dropped.
+    /// Async variant of [`RateLimiter::incoming_hits`], for any executor. If the future is dropped,
+    /// the hits may count.
     ///
     /// # Errors
     ///
-    /// As [`RateLimiter::incoming_hits`].
+    /// See [`RateLimiter::incoming_hits`].
     pub async fn incoming_hits_async(
         &self,
         key: impl AsRef<[u8]>,
@@ -271,15 +273,14 @@ impl<'l> Decision<'l> {
         }
     }
 
-    /// Gives the hits back that were counted, as if they had never come; returns whether it did: not if
-    /// none were counted, or their window has ended. A store that has counted them is told, and not waited
-    /// for.
+    /// Refunds the hits that were counted. Returns false if none were counted, or their window has
+    /// ended. A store that has charged them is asked to refund them, without waiting for it.
     pub fn uncommit(self) -> bool {
         self.committed.is_some_and(CommittedHits::give_back)
     }
 }
 
-/// Hits as callers have them.
+/// Converts hits to a floating point number, with three decimals.
 pub(super) fn number(hits: Hits) -> f64 {
     hits.thousandths() as f64 / 1000.0
 }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use crate::table::{MemoryError, TableMemory};
 
-/// Memory that namespaces count in. Clones are the same memory, which is given back with the last user.
+/// Memory in which namespaces count. Clones refer to the same memory, which is freed with its last
+/// user.
 ///
-/// Namespaces of the same name in the same memory have the same counters, whatever process, thread or
-/// instance defines them. A megabyte has room for some 11,900 keys; a full one refuses none, and evicts
-/// what matters least.
+/// Namespaces of the same name in the same memory share their counters, across processes, threads
+/// and instances. A megabyte has room for about 11,900 keys. A full memory accepts new keys, and
+/// evicts the least valuable ones.
 ///
 /// ```
 /// use ngx_http_rate_limiting_module::library::Memory;
@@ -31,23 +32,23 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// [`MemoryError::TooSmall`] below some 20 KiB; [`MemoryError::System`] if they cannot be allocated.
+    /// [`MemoryError::TooSmall`] below about 20 KiB; [`MemoryError::System`] if the allocation
+    /// fails.
     pub fn heap(bytes: usize) -> Result<Memory, MemoryError> {
         Ok(Memory::of(TableMemory::heap(bytes)?))
     }
 
-    /// Opens the memory in a file of `bytes` bytes, which all processes that open it share. A file that is
-    /// missing or empty is created, readable by this user alone.
+    /// Opens the memory in a file of `bytes` bytes, which all processes that open it share. A
+    /// missing or empty file is created, readable only by this user.
     ///
-    /// Counts are there for as long as the machine runs, whatever becomes of the processes; after a
-    /// restart, they begin anew. The directory should be one that only those can write who may, on a
-    /// file system of this machine, such as `/run` or `/dev/shm`: who makes a file shorter that is in
-    /// use ends the processes that use it.
+    /// The counts survive the processes, but not a restart of the machine. The directory should be
+    /// on a local file system such as `/run` or `/dev/shm`, and writable only for trusted users:
+    /// shortening the file kills the processes that use it.
     ///
     /// # Errors
     ///
-    /// [`MemoryError`]: the file cannot be opened, or has no such room; it holds something else, or a
-    /// table of another version or size. Then it is left as it was.
+    /// [`MemoryError`] if the file cannot be opened or extended, or has other content or a table of
+    /// another version or size. The file is then unchanged.
     pub fn file(path: impl AsRef<Path>, bytes: usize) -> Result<Memory, MemoryError> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
@@ -55,18 +56,18 @@ impl Memory {
         Ok(Memory::of(TableMemory::in_file(file, bytes)?))
     }
 
-    /// Creates an unnamed file of `bytes` bytes (a memfd), shared with the processes that are given
-    /// [`Memory::fd`]. Nobody can change its length.
+    /// Creates an unnamed file of `bytes` bytes (a memfd), shared with processes that receive
+    /// [`Memory::fd`]. Its length is sealed.
     ///
     /// # Errors
     ///
-    /// As [`Memory::heap`].
+    /// See [`Memory::heap`].
     pub fn memfd(bytes: usize) -> Result<Memory, MemoryError> {
         Ok(Memory::of(TableMemory::memory_file(bytes)?))
     }
 
-    /// The memory in a file that another process has opened as a [`Memory`], and has given this process
-    /// a descriptor of.
+    /// Opens the memory in a file by a descriptor from another process that has opened it as a
+    /// [`Memory`].
     ///
     /// ```
     /// use ngx_http_rate_limiting_module::library::Memory;
@@ -79,15 +80,15 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// [`MemoryError`]: it is no such file.
+    /// [`MemoryError`] if the file contains no such memory.
     pub fn from_fd(fd: OwnedFd) -> Result<Memory, MemoryError> {
         let memory = TableMemory::in_file_of_another(File::from(fd))?;
         Ok(Memory::of(memory))
     }
 
-    /// The descriptor of the file that the memory is in; `None`: it is on the heap.
+    /// Returns the descriptor of the memory's file; `None` if the memory is on the heap.
     ///
-    /// It is closed when another program is executed, unless that is given a copy.
+    /// It is closed on exec. Duplicate it to pass it to another program.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.0.file().map(File::as_fd)
     }

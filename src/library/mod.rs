@@ -1,7 +1,8 @@
 //! The rate-limiting library, for any Rust program: its functions, their arguments and defaults.
 //!
-//! An [`Instance`] has namespaces, each of which counts in a [`Memory`]: of this process, or shared with
-//! other processes of the machine. A namespace may be synced with a [`Datastore`], which nodes share.
+//! An [`Instance`] has namespaces. Each counts in a [`Memory`], which belongs to this process or is
+//! shared with other processes of the machine. A namespace may be synced with a [`Datastore`],
+//! which nodes share.
 //!
 //! ```
 //! use std::time::Duration;
@@ -33,19 +34,20 @@
 //! - times are a [`Duration`](core::time::Duration), to the millisecond, where the specification has
 //!   seconds with decimals; `time` is a [`SystemTime`](std::time::SystemTime);
 //! - hits are an `f64`, counted in thousandths;
-//! - what may be left out is an [`Option`]: without a namespace, [`DEFAULT_NAMESPACE`] is meant;
-//! - `weight` is the share of the window before that counts: left out or 1, it is that of a sliding
-//!   window; 0 makes a fixed one;
-//! - `sync_rate` is a time, or left out where the specification has a negative number;
-//! - `premature` is missing: it is what nginx tells its timers.
+//! - optional arguments are an [`Option`]; the default namespace is [`DEFAULT_NAMESPACE`];
+//! - `weight` is the share of the previous window that counts: without it or with 1, the window
+//!   slides; with 0, it is fixed;
+//! - `sync_rate` is a time; leave it out instead of a negative number;
+//! - `premature` is missing: only nginx's timers pass it.
 //!
-//! What is wrong is an error that names the argument; no function panics.
+//! Invalid arguments are errors that name the argument; no function panics.
 //!
 //! # Waiting
 //!
-//! [`Instance::sync`] and [`Instance::fetch`] wait; where `sync_rate` is zero, so do [`Instance::increment`] and
-//! [`RateLimiter::incoming`]. Each has a twin that ends with `_async`, whose future any executor can run.
-//! Stores are talked to by a thread of the instance, which starts with the first namespace that has one.
+//! [`Instance::sync`] and [`Instance::fetch`] wait; with a `sync_rate` of zero,
+//! [`Instance::increment`] and [`RateLimiter::incoming`] wait, too. Each has an `_async` variant,
+//! whose future any executor can run. A thread of the instance exchanges with stores. It starts
+//! with the first namespace that has a store.
 #![forbid(unsafe_code)]
 
 mod asking;

@@ -12,7 +12,7 @@ use crate::policy::namespace::{
 };
 use crate::policy::window::WindowSize;
 
-/// Options of [`Instance::new`](super::Instance::new), as the specification has them.
+/// Options of [`Instance::new`](super::Instance::new), as in the specification.
 #[derive(Clone, Debug)]
 pub struct NewOptions {
     pub(super) dict: Memory,
@@ -24,18 +24,18 @@ pub struct NewOptions {
     on_error: Option<OnError>,
 }
 
-/// The options, as they were checked.
+/// The checked options.
 pub(super) struct Checked<'o> {
     pub(super) name: Box<str>,
     pub(super) sizes: Vec<WindowSize>,
-    /// `None`: it is local.
+    /// `None` if the namespace is local.
     pub(super) store: Option<(&'o Datastore, StoreUse)>,
 }
 
 /// The purpose of a namespace's store.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StoreUse {
-    /// It is synced with it, once in a period.
+    /// The namespace is synced once in each period.
     Periodic(Duration),
     /// The store decides about each hit.
     Synchronous(DecisionOptions),
@@ -48,12 +48,12 @@ pub(super) struct DecisionOptions {
     pub(super) on_error: OnError,
 }
 
-/// For how long a hit may wait: as in nginx.
+/// Accepted timeouts, as in nginx.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=MAX_TIMEOUT;
 
 impl NewOptions {
-    /// A namespace of the name [`DEFAULT_NAMESPACE`] that counts in `dict`, in windows of any size, and is
-    /// never synced.
+    /// Creates the options of a local namespace named [`DEFAULT_NAMESPACE`] that counts in `dict`,
+    /// in windows of any size.
     pub fn new(dict: &Memory) -> NewOptions {
         NewOptions {
             dict: dict.clone(),
@@ -66,39 +66,39 @@ impl NewOptions {
         }
     }
 
-    /// The name: 1 to 64 of `A-Z a-z 0-9 _ . -`, and not `off`.
+    /// Sets the name: 1 to 64 characters of `A-Z a-z 0-9 _ . -`, and not `off`.
     pub fn namespace(self, name: impl Into<String>) -> Self {
         NewOptions { namespace: name.into(), ..self }
     }
 
-    /// The sizes of windows that are counted in: 1 ms to 366 days. A namespace that is synced needs them;
-    /// for another one, none means any.
+    /// Sets the window sizes, each from 1 ms to 366 days. A synced namespace needs them; a local
+    /// one without them accepts any size.
     pub fn window_sizes(self, sizes: impl IntoIterator<Item = Duration>) -> Self {
         NewOptions { window_sizes: sizes.into_iter().collect(), ..self }
     }
 
-    /// After what time the namespace is synced with its store, again and again: 1 ms to 366 days.
+    /// Sets the period of the sync with the store: 1 ms to 366 days.
     ///
-    /// Zero: it is not, but the store decides about each hit before the call returns, in one step for all
-    /// nodes, so that never more is admitted than a limit says. What was decided without the store is
-    /// pushed when it is back.
+    /// Zero means that the store decides about each hit before the call returns. It decides
+    /// atomically for all nodes, so a limit is never exceeded. Hits that were decided without the
+    /// store are pushed when it is back.
     pub fn sync_rate(self, period: Duration) -> Self {
         NewOptions { sync_rate: Some(period), ..self }
     }
 
-    /// The store that it is synced with: the specification's `strategy` and `strategy_opts`.
+    /// Sets the store: `strategy` and `strategy_opts` of the specification.
     pub fn strategy(self, store: Datastore) -> Self {
         NewOptions { strategy: Some(store), ..self }
     }
 
-    /// Sets the longest wait of a hit for the store's decision, where `sync_rate` is zero: 1 ms to
-    /// a minute; by default 50 ms.
+    /// Sets the longest wait for the store's decision if `sync_rate` is zero: 1 ms to 1 minute; 50
+    /// ms by default.
     pub fn timeout(self, timeout: Duration) -> Self {
         NewOptions { timeout: Some(timeout), ..self }
     }
 
-    /// Sets the decision on a hit after that, and while the store is known to be away, which no hit
-    /// waits for; by default [`OnError::Local`].
+    /// Sets the decision about a hit after the timeout. It also applies while the store is known to
+    /// be down, without a wait. [`OnError::Local`] by default.
     pub fn on_error(self, on_error: OnError) -> Self {
         NewOptions { on_error: Some(on_error), ..self }
     }
@@ -125,7 +125,7 @@ impl NewOptions {
         Ok(Checked { name: name.into(), sizes, store })
     }
 
-    /// Returns the purpose of the store, if it can serve it.
+    /// Returns the purpose of the store, if it supports that.
     fn store_use(&self, rate: Duration, store: &Datastore) -> Result<StoreUse, ArgumentError> {
         match arguments::sync_rate(rate.as_secs_f64())? {
             SyncMode::Periodic(period) => return Ok(StoreUse::Periodic(period)),
@@ -146,7 +146,7 @@ impl NewOptions {
         }))
     }
 
-    /// Checks that nothing is said about a store's decisions.
+    /// Checks that no option of deciding stores is set.
     fn check_periodic(&self) -> Result<(), ArgumentError> {
         let expected = "none but beside a sync_rate of 0";
         if let Some(timeout) = self.timeout {

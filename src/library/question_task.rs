@@ -1,5 +1,4 @@
-//! Questions to a store about hits, in the thread that talks to stores: those that wait are asked
-//! at once.
+//! Asks a store about hits, in the store thread. Waiting questions are asked together.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::time::Duration;
@@ -19,23 +18,24 @@ use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::retry::Retries;
 use crate::table::MonotonicMillis;
 
-/// Number of counters that are charged at once for hits that were counted without the store.
+/// Most counters that are charged at once for hits that were counted without the store.
 const UNSENT_AT_ONCE: usize = 32;
 
 /// A command of a caller.
 pub(super) enum StoreCommand {
-    /// About hits.
+    /// Decide about hits.
     Decide(AskedQuestion),
-    /// Whether there are answers.
+    /// Find out whether the store answers.
     Probe,
 }
 
 /// A question about hits.
 pub(super) struct AskedQuestion {
     pub(super) question: Question,
-    /// To a caller that waits; `None`: no answer is needed. When it is dropped, there will be none.
+    /// Sends the answer to the waiting caller; `None` if no answer is needed. Dropped without an
+    /// answer.
     pub(super) reply: Option<oneshot::Sender<Answer>>,
-    /// Until when the caller waits, by the machine's monotonic clock.
+    /// The caller's deadline, in time of the machine's monotonic clock.
     pub(super) deadline: Duration,
     /// Time of the question.
     pub(super) at: MonotonicMillis,
@@ -45,8 +45,8 @@ pub(super) struct AskedQuestion {
 type AskedBy = (Option<oneshot::Sender<Answer>>, Duration, MonotonicMillis);
 
 impl AskedQuestion {
-    /// Whether it is not to be asked any more: its caller has decided otherwise, or what it charges does not count any
-    /// more.
+    /// Returns whether the question is obsolete: its caller has decided otherwise, or its hits do
+    /// not count any more.
     fn is_late(&self, now: MonotonicMillis) -> bool {
         let sizes = self.question.counters.iter().map(|it| it.size.millis());
         match &self.reply {
@@ -61,19 +61,19 @@ impl AskedQuestion {
 pub(super) struct IsAway(Arc<AtomicBool>);
 
 impl IsAway {
-    // Relaxed, both: nothing else is read because of what it says.
+    // Both accesses are relaxed: the flag orders no other memory.
 
     pub(super) fn get(&self) -> bool {
         self.0.load(Relaxed)
     }
 
-    /// Returns whether it was known before.
+    /// Sets the flag. Returns its previous value.
     pub(super) fn set(&self, is_away: bool) -> bool {
         self.0.swap(is_away, Relaxed)
     }
 }
 
-/// The questions about one shard of a namespace.
+/// The task that asks about one shard of a namespace.
 pub(super) struct QuestionTask {
     pub(super) namespace: Arc<DefinedNamespace>,
     pub(super) shard: u16,
@@ -87,7 +87,8 @@ pub(super) struct QuestionTask {
 pub(super) struct QuestionTasks(pub(super) Vec<QuestionTask>);
 
 impl QuestionTasks {
-    /// Answers until all callers are gone. `connect` makes a decider, which connects when it is used.
+    /// Answers until all callers are gone. `connect` creates a decider, which connects at its first
+    /// use.
     pub(super) async fn run<S: Decider>(self, connect: impl Fn() -> S) {
         let store = connect();
         let tasks = self.0.into_iter();
@@ -108,19 +109,19 @@ impl QuestionTask {
             self.wait_for(&mut store, &probe, &mut waiting, &mut retries).await;
         }
         while self.gather(&mut waiting).await {
-            // First: they are so few that all are asked.
+            // First, since these are few enough to be asked all at once.
             let unsent = self.unsent.take(UNSENT_AT_ONCE, Machine.monotonic());
             let began = Machine.uptime();
             let (questions, replies) = self.take(&unsent, &mut waiting);
             let asked = match &*questions {
-                // A probe, or what nothing waits for any more: is the store there?
+                // Without questions, asks whether the store is up.
                 [] => &probe,
                 questions => questions,
             };
             match self.ask(&mut store, asked).await {
                 Ok(Decided { answers, .. }) => {
                     let now = Machine.uptime();
-                    // When another two exchanges may be over.
+                    // Time by which another two exchanges would have ended.
                     let then = now.saturating_add(now.saturating_sub(began).saturating_mul(2));
                     let asked = questions.into_iter().zip(answers).skip(unsent.len());
                     for ((reply, deadline, at), (question, answer)) in
@@ -155,7 +156,8 @@ impl QuestionTask {
                         }
                     }
                     drop(replies);
-                    // It is back when what failed succeeds, not when it answers.
+                    // The store is back when the failed operation succeeds, not when it answers
+                    // something else.
                     let trial = match asked {
                         asked if *asked == probe => probe.to_vec(),
                         asked => Question::trials(asked),
@@ -169,8 +171,8 @@ impl QuestionTask {
         self.count_dropped();
     }
 
-    /// Adds what was asked to what waits; where nothing does, waits for something. Returns false if there
-    /// will be nothing more.
+    /// Adds new questions to `waiting`; if that is empty, waits for one. Returns false when no more
+    /// can come.
     async fn gather(&mut self, waiting: &mut Vec<AskedQuestion>) -> bool {
         let has_none = waiting.is_empty() && self.unsent.is_empty();
         let mut next = match has_none {
@@ -198,7 +200,8 @@ impl QuestionTask {
         decided
     }
 
-    /// Waits until the store answers `trial`, or all callers are gone. Meanwhile keeps the counts for the store.
+    /// Waits until the store answers `trial`, or all callers are gone. Meanwhile keeps charges for
+    /// the store.
     async fn wait_for(
         &mut self,
         store: &mut impl Decider,
@@ -221,7 +224,7 @@ impl QuestionTask {
         }
     }
 
-    /// Keeps the counts for the store during `pause`. Returns whether all callers are gone.
+    /// Keeps charges for the store during `pause`. Returns whether all callers are gone.
     async fn keep_for(&mut self, pause: Duration, waiting: &mut Vec<AskedQuestion>) -> bool {
         let until = Machine.uptime().saturating_add(pause);
         loop {
@@ -241,7 +244,7 @@ impl QuestionTask {
         false
     }
 
-    /// Keeps what was counted without the store, as far as there is room; the rest of what was asked waits.
+    /// Keeps a charge that was made without the store, if there is room. Other questions wait.
     fn keep(&mut self, asked: AskedQuestion, waiting: &mut Vec<AskedQuestion>) {
         let AskedQuestion { question, reply, deadline, at } = asked;
         let question = match reply.is_none() && UnsentHits::are(&question) {
@@ -256,7 +259,7 @@ impl QuestionTask {
         waiting.push(AskedQuestion { question, reply, deadline, at });
     }
 
-    /// Removes questions that are too late to ask, and counts their hits as dropped if nobody waits.
+    /// Removes questions that are too late, and counts hits that nobody waits for as lost.
     fn forget_late(&self, waiting: &mut Vec<AskedQuestion>) {
         let now = Machine.monotonic();
         waiting.retain(|asked| {
@@ -268,7 +271,7 @@ impl QuestionTask {
         });
     }
 
-    /// Counts what a question charges as hits that the store does not get.
+    /// Counts the hits of a question as lost.
     fn drop_hits(&self, question: &Question) {
         let namespace = &self.namespace.counters().namespace;
         for counter in &question.counters {
@@ -276,7 +279,7 @@ impl QuestionTask {
         }
     }
 
-    /// Counts the hits that `unsent` has dropped.
+    /// Counts the hits that `unsent` has dropped as lost.
     fn count_dropped(&mut self) {
         let namespace = &self.namespace.counters().namespace;
         for (_, hits) in self.unsent.take_dropped() {
@@ -284,8 +287,8 @@ impl QuestionTask {
         }
     }
 
-    /// Takes so many questions as are asked at once, after those that are `unsent`; and who waits for them, and when they
-    /// were asked.
+    /// Takes as many questions as are asked at once, after those in `unsent`, with their callers
+    /// and times.
     fn take(
         &self,
         unsent: &[Question],

@@ -1,8 +1,9 @@
-//! The traits and types of a store of the caller's own: for
+//! Traits and types for a store that the caller implements: see
 //! [`Datastore::own`](super::Datastore::own).
 //!
-//! A store has the trait [`Strategy`]; how counts stay exact is told where the source of that begins. A suite
-//! of tests, `conformance`, which the crate has with the feature of this name, shows whether they do. A store
+//! A store implements [`Strategy`], whose documentation says how counts stay exact. The test suite
+//! `conformance`, a feature of this crate, tests that. A store that decides about hits implements
+//! [`Decider`] too.
 //! that can decide about hits has the trait [`Decider`] too.
 
 pub use crate::policy::algorithm::{

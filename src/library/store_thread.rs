@@ -1,4 +1,4 @@
-//! The thread of an instance that talks to stores.
+//! The thread of an instance that exchanges with stores.
 
 use core::fmt;
 use std::io;
@@ -11,21 +11,22 @@ use tokio::task::JoinSet;
 use super::datastore::ServedTask;
 use crate::store::registry::THREAD_STACK;
 
-/// An instance's handle of the thread, which pushes the remaining hits and ends some time after this is dropped.
+/// An instance's handle of its store thread. After it is dropped, the thread pushes the remaining
+/// hits and ends.
 pub(super) struct StoreThread {
     tasks: UnboundedSender<StartTask>,
     runtime: Handle,
 }
 
-/// Makes a task, in the thread.
+/// Creates a task. It runs in the thread.
 type StartTask = Box<dyn FnOnce() -> ServedTask + Send>;
 
 impl StoreThread {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
     ///
-    /// If the system has none to give.
+    /// The system cannot start one.
     pub(super) fn start() -> io::Result<StoreThread> {
         let (tasks, receiver) = unbounded_channel();
         let (started, start) = blocking::channel();
@@ -41,23 +42,23 @@ impl StoreThread {
             };
             let _ = started.send(Ok(runtime.handle().clone()));
             runtime.block_on(serve(receiver));
-            // A name may still be looked up, which can take long.
+            // A lookup of a name may still be running, and can take long.
             runtime.shutdown_background();
         })?;
         let runtime = start.recv().map_err(io::Error::other)??;
         Ok(StoreThread { tasks, runtime })
     }
 
-    /// The runtime of its tasks, which lives as long as one of them.
+    /// Returns the thread's runtime, which lives as long as one of its tasks.
     pub(super) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
-    /// Has it run one more task.
+    /// Runs one more task.
     ///
     /// # Errors
     ///
-    /// If it has ended.
+    /// The thread has ended.
     pub(super) fn run(
         &self,
         start: impl FnOnce() -> ServedTask + Send + 'static,
@@ -78,6 +79,6 @@ async fn serve(mut receiver: UnboundedReceiver<StartTask>) {
     while let Some(start) = receiver.recv().await {
         tasks.spawn_local(start());
     }
-    // One whose strategy panics leaves the others alone.
+    // A panic of one task's strategy does not end the others.
     while tasks.join_next().await.is_some() {}
 }

@@ -1,4 +1,4 @@
-//! The sync of one namespace, in the thread that talks to stores: when asked, and again and again.
+//! Syncs one namespace in the store thread: when a caller asks, and periodically.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -11,13 +11,12 @@ use super::definition::DefinedNamespace;
 use crate::engine::{Env as _, LastPush, Machine, Report, SyncError, Syncer};
 use crate::store::contract::strategy::Strategy;
 
-/// After how long it is looked again whether another user of the memory is done.
+/// Interval in which a task checks whether another user of the memory has finished.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// Longest last push of an instance that is given up: without a batch that the store takes, and
-/// altogether.
+/// Longest last push of a dropped instance, both without progress and in total.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(4);
-/// Interval between looks for hits that were decided without a deciding store.
+/// Interval in which hits that were counted without a deciding store are pushed.
 const PUSH_PERIOD: Duration = Duration::from_secs(1);
 
 /// A command of a caller.
@@ -26,7 +25,7 @@ pub(super) struct SyncCommand {
     pub(super) reply: oneshot::Sender<Result<Report, SyncError>>,
 }
 
-/// The function that was called.
+/// The called function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncCall {
     /// `sync`, which starts the timer.
@@ -35,26 +34,26 @@ pub(super) enum SyncCall {
     Fetch,
 }
 
-/// A namespace to be served.
+/// A namespace to sync.
 pub(super) struct StoreTask {
     pub(super) namespace: Arc<DefinedNamespace>,
-    /// `None`: the store decides, and only what was decided without it is pushed.
+    /// `None` if the store decides; then only hits that were counted without it are pushed.
     pub(super) period: Option<Duration>,
     pub(super) lease_lifetime: Duration,
     pub(super) commands: UnboundedReceiver<SyncCommand>,
 }
 
-/// The next time of the timer, by the machine's uptime.
+/// Next time of the timer, in time since the machine's start.
 struct SyncTimer {
     period: Duration,
     next: Option<Duration>,
-    /// Number of failures of the store in a row.
+    /// Failures of the store in a row.
     failures: u32,
 }
 
 impl StoreTask {
-    /// Serves until all callers are gone; then pushes the remaining hits. `connect` makes a strategy, which
-    /// connects when it is used.
+    /// Serves commands until all callers are gone, and then pushes the remaining hits. `connect`
+    /// creates a strategy, which connects at its first use.
     pub(super) async fn run<S: Strategy>(self, connect: impl Fn() -> S) {
         let StoreTask { namespace, period, lease_lifetime, mut commands } = self;
         let counters = &namespace.counters().namespace;
@@ -71,7 +70,7 @@ impl StoreTask {
         syncer = syncer.living_for(Syncer::life_of(timer.period));
         loop {
             match timer.or(commands.recv()).await {
-                // The timer: another user of the memory may have synced it by now.
+                // Another user of the memory has synced the namespace in this period.
                 None if syncer.is_fresh(timer.period, &Machine) => timer.set(Ok(())),
                 None => {
                     let result = syncer.sync(&mut store, &Machine).await;
@@ -85,7 +84,7 @@ impl StoreTask {
                     }
                     let result = sync_until_done(&syncer, &mut store, lease_lifetime).await;
                     timer.note(&result);
-                    // A caller may be gone.
+                    // The caller may be gone.
                     let _ = reply.send(result);
                 }
                 Some(None) => break,
@@ -93,13 +92,13 @@ impl StoreTask {
         }
         let limits = LastPush { began: Machine.uptime(), patience: PATIENCE, longest: LONGEST };
         let last = sync_until_done(&syncer, &mut store, lease_lifetime);
-        // What fails now is lost, as that of a process that ends.
+        // Hits of a failed last push are lost, as those of a process that ends.
         let _ = limits.run(&syncer, &Machine, async || sleep(LOOK_AGAIN).await, last).await;
     }
 }
 
-/// Syncs; if another user of the memory is at it, waits for that, since it may not push what was counted
-/// last. A user that was killed at it is waited for as long as its lease lasts.
+/// Syncs. If another user of the memory is syncing, waits and then syncs, since the other may have
+/// missed the last hits. If the other was killed, waits until its lease expires.
 async fn sync_until_done(
     syncer: &Syncer<'_, '_>,
     store: &mut impl Strategy,
@@ -114,7 +113,7 @@ async fn sync_until_done(
             Err(error) => return Err(error),
         }
         let is_long = Machine.uptime().saturating_sub(begin) > patience;
-        // Or the namespace has another store by now.
+        // The namespace may have another store by now.
         if is_long || syncer.is_superseded() {
             return Err(SyncError::LeaseLost);
         }
@@ -123,7 +122,7 @@ async fn sync_until_done(
 }
 
 impl SyncTimer {
-    /// Returns the result of `future`, unless the timer fires before.
+    /// Returns the result of `future`, or `None` if the timer fires first.
     async fn or<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         match self.next {
             None => Some(future.await),
@@ -134,18 +133,18 @@ impl SyncTimer {
         }
     }
 
-    /// From now on, it fires once in a period.
+    /// Starts the timer, which then fires once in each period.
     fn start(&mut self) {
         self.next = Some(Machine.uptime().saturating_add(self.period));
     }
 
-    /// Has it fire again after a cycle: later and later while the store is away.
+    /// Schedules the timer after a cycle, with a growing pause while the store is down.
     fn set(&mut self, result: Result<(), SyncError>) {
         self.start();
         self.note(&result);
     }
 
-    /// Notes what came of a cycle.
+    /// Records the result of a cycle.
     fn note<T>(&mut self, result: &Result<T, SyncError>) {
         match result {
             Ok(_) | Err(SyncError::LeaseLost) => self.failures = 0,
