@@ -4,7 +4,6 @@
 //! A store implements [`Strategy`], whose documentation says how counts stay exact. The test suite
 //! `conformance`, a feature of this crate, tests that. A store that decides about hits implements
 //! [`Decider`] too.
-//! that can decide about hits has the trait [`Decider`] too.
 
 pub use crate::policy::algorithm::{
     Algorithm, BucketLevel, ElasticCount, Level, LevelKind, MovingCount, Reading, StoredKind,

@@ -1,9 +1,9 @@
-//! Namespaces that workers define while a configuration is served: what the zone remembers of each, so that
-//! all workers define one alike.
+//! Namespaces that workers define while a configuration is served. The zone stores each definition,
+//! so that all workers define it alike.
 //!
-//! One process at a time defines. The first one of a configuration begins the namespace's sync anew, which
-//! workers of the configurations before leave to it then; all others join. A process that dies on the way leaves
-//! a namespace without a definition, which the next one makes.
+//! One process defines at a time. The first one of a configuration begins a new sync of the
+//! namespace, and workers of previous configurations stop syncing it; all others join. If a process
+//! dies during this, the namespace has no definition, and the next process defines it.
 
 use core::fmt;
 
@@ -14,29 +14,29 @@ use super::words::meta::NamespaceIndex;
 use super::zone::counter_table::CounterTable;
 use super::zone::sync_state::SyncState;
 
-/// A definition of a namespace by a worker.
+/// A worker's definition of a namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct LateDefinition {
-    /// The number of the configuration that the worker serves, as [`CounterTable::begin_configuration`] returned it.
+    /// Number of the worker's configuration, from [`CounterTable::begin_configuration`].
     pub configuration: u64,
-    /// A hash of what the worker says of the namespace.
+    /// Hash of the definition.
     pub fingerprint: u64,
 }
 
 /// The reason why a worker cannot define a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LateError {
-    /// Another worker has defined it otherwise.
+    /// Another worker has defined it differently.
     Differs,
-    /// A newer configuration has it.
+    /// It belongs to a newer configuration.
     Superseded,
     /// The directory is full.
     NoRoom,
-    /// There are too few places for its sync.
+    /// There are not enough places for its sync.
     NoRoomForSync,
 }
 
-/// A definition as the zone remembers it, in a word; 0: there is none.
+/// A definition as a word in the zone; 0 without one.
 ///
 /// ```text
 ///  63           48 47          0
@@ -51,7 +51,7 @@ impl DefinitionWord {
     const FINGERPRINT: u64 = (1 << 48) - 1;
 
     fn of(definition: LateDefinition) -> DefinitionWord {
-        // 0 says that there is none.
+        // 0 is reserved for no definition.
         let fingerprint = (definition.fingerprint & Self::FINGERPRINT).max(1);
         DefinitionWord(definition.configuration << 48 | fingerprint)
     }
@@ -64,7 +64,7 @@ impl DefinitionWord {
         self.0 == 0
     }
 
-    /// Whether it is of an older configuration than `other`.
+    /// Returns whether this belongs to an older configuration than `other`.
     fn is_before(self, other: DefinitionWord) -> bool {
         let (own, other) = ((self.0 >> 48) as u16, (other.0 >> 48) as u16);
         (own.wrapping_sub(other) as i16) < 0
@@ -76,15 +76,15 @@ impl DefinitionWord {
 }
 
 impl<'m> CounterTable<'m> {
-    /// Defines the namespace `name`, which is synced in so many shards (0: not at all), or joins those that have
-    /// defined it alike.
+    /// Defines the namespace `name`, for sync in `shards` shards (0 for a local one), or joins the
+    /// workers that have defined it alike.
     ///
-    /// Of several processes, one at a time may call it.
+    /// Only one process at a time may call this.
     ///
     /// # Errors
     ///
-    /// Another worker of this configuration has defined it otherwise; a newer configuration has it; or the zone
-    /// has no room.
+    /// Another worker of this configuration has defined it differently; it belongs to a newer
+    /// configuration; or the zone has no room.
     pub fn define(
         &self,
         name: &[u8],
@@ -98,7 +98,7 @@ impl<'m> CounterTable<'m> {
         let (new, now) = (DefinitionWord::of(definition), self.configuration());
         let configured = entry.configured.load(Relaxed);
         if shards > 0 && definition.configuration < now && configured == now && !known.is_of(now) {
-            // What nginx.conf says of it there is not known here.
+            // A newer nginx.conf may define it, with options that are unknown here.
             return Err(LateError::Superseded);
         }
         let is_known = !known.is_none() && !known.is_before(new);

@@ -1,19 +1,20 @@
-//! The counter table: one per zone, in memory that all workers of the node share.
+//! The counter table of a zone, in memory that all workers of the node share.
 //!
-//! Counters are found and changed without a lock, by atomic operations on words of the counter's
-//! own cache line. A process may end, or be stopped, at any instruction; the others go on.
-//! The table knows nothing of nginx: its caller passes memory and the time.
+//! Counters are found and changed without locks, by atomic operations on words that are mostly in
+//! the counter's own cache line. A process may end or be stopped at any instruction; the others
+//! continue. The table does not use nginx: callers pass memory and times.
 //!
 //! A folder uses only those above it in this list:
 //!
 //! - [`words`]: the words of shared memory and their bits
 //! - [`zone`]: the regions of a zone's memory, and the table as one process sees it
-//! - [`slots`]: finding a counter's slot, giving one to a new counter, and reading it
-//! - [`sync`]: changes, batches, and what a node knows of its store
-//! - [`early`]: pushes before their time
-//! - [`count`]: what a request does; start at [`count::counting`]
+//! - [`slots`]: finding a counter's slot, inserting a counter, and reading it
+//! - [`sync`]: changes, batches, and the state of the store as a node knows it
+//! - [`early`]: early pushes
+//! - [`count`]: counting; start at [`count::counting`]
 //!
-//! Above all of them: [`namespaces`] has the life of the namespaces of a zone, [`definitions`] those that workers define.
+//! Above the folders, [`namespaces`] manages the namespaces of a zone, and [`definitions`] those
+//! that workers define.
 
 mod count;
 mod definitions;

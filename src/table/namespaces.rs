@@ -1,13 +1,13 @@
-//! The namespaces of a zone: which places of the directory are theirs, and for how long.
+//! The namespaces of a zone, and their entries in the directory.
 //!
-//! A place stays its namespace's until another one needs it: first those are taken that were never
-//! used, then those that no configuration has had for the longest time. So the workers of the
-//! configuration before find theirs unchanged while they drain, in all but extreme cases; and when
-//! they do not, they lose the leases of what they sync, and what they count there is lost:
-//! it is by its whole identity that a counter is known, not by its namespace's place.
+//! A namespace keeps its entry until another namespace needs it: unused entries are taken first,
+//! then those whose namespaces were configured least recently. So workers of the previous
+//! configuration mostly find their entries unchanged while they drain. Otherwise they lose their
+//! sync leases, and hits that they count there are lost, since a counter is found by its whole
+//! identity and not by the entry of its namespace.
 //!
-//! Places change hands where a configuration begins, or where a worker defines a namespace (`definitions`), in one
-//! process at a time. Others know theirs by then.
+//! Entries are reassigned when a configuration begins, or when a worker defines a namespace
+//! (`definitions`), in one process at a time.
 
 use super::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::words::fail::fail_point;
@@ -18,13 +18,13 @@ use super::zone::event_lines::{NamespaceLine, SharedLine};
 use super::zone::layout::DirectoryEntry;
 use super::zone::sync_line::SyncLine;
 
-/// The length of an entry whose name is being written.
+/// Length of an entry's name while it is being written.
 const BUSY: u64 = u64::MAX;
 
 impl<'m> CounterTable<'m> {
-    /// Begins a configuration that has these namespaces, each of them synced in so many shards (0: not
-    /// at all): what they have in the zone stays theirs; of what only other namespaces have, as much
-    /// is used again as is needed. Returns its number.
+    /// Begins a configuration with these namespaces and their numbers of shards (0 for a local
+    /// one). Their entries stay; entries that only other namespaces use are reassigned as needed.
+    /// Returns the configuration's number.
     pub fn begin_configuration<'n>(
         &self,
         namespaces: impl Iterator<Item = (&'n [u8], u16)>,
@@ -46,25 +46,24 @@ impl<'m> CounterTable<'m> {
         configuration
     }
 
-    /// Finds or makes the directory entry of the namespace `name` (at most 64 bytes; longer
-    /// ones are cut).
+    /// Finds or creates the directory entry of the namespace `name`, which is cut after 64 bytes.
     ///
-    /// Returns `None` if the directory is full of namespaces of this configuration: it has room for
-    /// those of [`ZoneRoom`](super::ZoneRoom) at least.
+    /// Returns `None` if all entries belong to namespaces of this configuration. There are at least
+    /// as many entries as [`ZoneRoom`](super::ZoneRoom) says.
     pub fn namespace(&self, name: &[u8]) -> Option<NamespaceIndex> {
         let (index, entry) = self.entry_for(name)?;
         entry.configured.store(self.configuration(), Relaxed);
         Some(index)
     }
 
-    /// Finds or makes the entry of a namespace. One that is new may still have the number of a configuration that
-    /// had another namespace there.
+    /// Finds or creates the entry of a namespace. A new entry may still have the number of a
+    /// configuration that used it for another namespace.
     pub(super) fn entry_for(&self, name: &[u8]) -> Option<(NamespaceIndex, &'m DirectoryEntry)> {
         let name = cut(name);
         self.entry_named(name).or_else(|| self.make_entry(name))
     }
 
-    /// Gives the namespace `name` the entry that was not configured for the longest time.
+    /// Gives the namespace `name` the entry that was configured least recently.
     fn make_entry(&self, name: &[u8]) -> Option<(NamespaceIndex, &'m DirectoryEntry)> {
         let last_configured = |entry: &DirectoryEntry| match entry.len.load(Acquire) {
             0 => None,
@@ -76,12 +75,12 @@ impl<'m> CounterTable<'m> {
             .map(|(index, entry)| (last_configured(entry), index, entry))
             .filter(|(last, ..)| last.is_none_or(|last| last < configuration))
             .collect();
-        // Those that were never used first, and of them the first.
+        // Unused entries come first, in their order.
         entries.sort_by_key(|(last, ..)| *last);
         entries.into_iter().find_map(|(_, index, entry)| {
             let len = entry.len.load(Acquire);
             let taken = entry.len.compare_exchange(len, BUSY, AcqRel, Relaxed);
-            // If it fails, another process is taking it.
+            // If the exchange fails, another process is taking the entry.
             taken.ok()?;
             if len != 0 {
                 self.retire(index, entry);
@@ -91,7 +90,7 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    /// Forgets all that the namespace in an entry had in the zone.
+    /// Removes all data of an entry's namespace from the zone.
     fn retire(&self, index: NamespaceIndex, entry: &DirectoryEntry) {
         entry.is_reused.store(1, Release);
         fail_point!("namespace.retired");
@@ -116,8 +115,8 @@ impl<'m> CounterTable<'m> {
         fail_point!("namespace.forgotten");
     }
 
-    /// Gives the places of all counters of a namespace free. That takes a look at every place that
-    /// was ever used: some 0.1 s in a full zone of 1 GiB.
+    /// Frees the slots of all counters of a namespace. This reads every slot that was ever used,
+    /// which takes about 0.1 s in a full zone of 1 GiB.
     fn drop_counters(&self, namespace: NamespaceIndex) {
         let lines = self.lines_of(namespace);
         for (tags, bucket) in self.parts.tags.iter().zip(self.parts.buckets) {

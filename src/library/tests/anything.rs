@@ -1,10 +1,10 @@
-//! Arguments of any kind, at random.
+//! Random arguments.
 
 use core::time::Duration;
 
 use super::WINDOW;
 
-/// A generator of anything, which a failed test can be repeated with: `SEED=... cargo test`.
+/// A generator of random arguments. `SEED=... cargo test` repeats a failed test.
 pub(super) struct Anything(u64);
 
 impl Anything {
@@ -31,7 +31,7 @@ impl Anything {
         choices[self.below(choices.len())].clone()
     }
 
-    /// Now and then.
+    /// Returns a value in some cases.
     pub(super) fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
         self.bits().is_multiple_of(2).then(|| make(self))
     }
@@ -55,7 +55,7 @@ impl Anything {
         self.of(&[any, b"k".to_vec(), Vec::new(), vec![b'k'; 70_000]])
     }
 
-    /// The name of a namespace, or what is none.
+    /// Returns the name of a namespace, or an invalid one.
     pub(super) fn name(&mut self) -> String {
         let len = self.below(80);
         let any: Vec<u8> = (0..len).map(|_| self.bits() as u8).collect();

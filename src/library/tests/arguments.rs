@@ -1,4 +1,4 @@
-//! Wrong arguments: each is named, and nothing else comes of them.
+//! Wrong arguments: the error names the argument, and nothing else happens.
 
 use core::fmt;
 use core::time::Duration;
@@ -42,7 +42,7 @@ fn an_error_names_the_argument() {
     assert_names(fetch, "timeout");
     assert_names(new_instance(""), "instance_name");
     assert_names(new_instance(&"x".repeat(257)), "instance_name");
-    // It was never synced, and need not be.
+    // The namespace is not synced, so there is nothing to do.
     assert!(it.sync(None).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! Stores that decide about each hit: a real Redis, and a real Postgres.
+//! Stores that decide about each hit, with a real Redis and a real Postgres.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use core::time::Duration;
@@ -19,10 +19,10 @@ use crate::policy::algorithm::Algorithm;
 const LIMIT: u32 = 40;
 const WINDOW_TYPES: [WindowType; 4] =
     [WindowType::Fixed, WindowType::Sliding, WindowType::Elastic, WindowType::Moving];
-/// Wait of hits for a store that is away.
+/// Wait of hits for a store that is down.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// A server of a test's own.
+/// A server that only one test uses.
 enum Server {
     Redis(crate::testing::redis::Server),
     Postgres(crate::testing::postgres::Server),
@@ -37,7 +37,7 @@ impl Server {
         Server::Postgres(crate::testing::postgres::Server::start(&[]))
     }
 
-    /// The store, which gives an exchange up so late that no test waits for that.
+    /// Returns the store. Its own timeout is longer than any test waits.
     fn store(&self) -> Datastore {
         let (strategy, address) = match self {
             Server::Redis(server) => ("redis", server.tcp()),
@@ -70,7 +70,7 @@ impl Server {
     }
 }
 
-/// A node whose hits wait so long for the store.
+/// Creates a node whose hits wait for the store for `timeout`.
 fn node_with(store: &Datastore, memory: &Memory, timeout: Duration, on_error: OnError) -> Instance {
     let instance = instance();
     let options = NewOptions::new(memory).window_sizes([WINDOW]);
@@ -80,7 +80,7 @@ fn node_with(store: &Datastore, memory: &Memory, timeout: Duration, on_error: On
     instance
 }
 
-/// One with a memory of its own, that only the store decides for.
+/// Creates a node with its own memory, for which only the store decides.
 fn node(store: &Datastore) -> Instance {
     node_with(store, &memory(), PATIENCE, OnError::Deny)
 }
@@ -89,7 +89,8 @@ fn hit(node: &Instance, value: f64) -> Result<f64, CallError> {
     node.increment("k", WINDOW, value, None, Some(0.0))
 }
 
-/// Has two nodes, in two threads each, ask for more hits of a key than a limiter admits.
+/// Returns how many hits of a key are admitted when two nodes, with two threads each, ask for more
+/// than the limit.
 fn admitted(store: &Datastore, options: &LimiterOptions, key: &str) -> u32 {
     let nodes = [(); 2].map(|()| node(store));
     let admitted = AtomicU32::new(0);
@@ -119,7 +120,7 @@ fn as_many_hits_are_admitted_as_a_limit_says() {
                 false => assert_names(node(&store).limiter(&limit), "window_type"),
             }
         }
-        // So slow that nothing leaks while the test runs.
+        // So slow that no hit leaks out during the test.
         let rate = LimiterOptions::rate(0.001, f64::from(LIMIT - 1));
         match store.decides_by(Algorithm::Bucket) {
             true => assert_eq!(admitted(&store, &rate, "rate"), LIMIT),
@@ -145,7 +146,7 @@ fn each_hit_that_is_counted_is_told_of_a_rate_of_its_own() {
         rates.sort_unstable_by(f64::total_cmp);
         let expected: Vec<f64> = (1..=100).map(f64::from).collect();
         assert_eq!(rates, expected);
-        // Zero only asks. What the node noted is what it knows without asking.
+        // A cost of zero only asks. The node answers it from its own record.
         assert_eq!(hit(&nodes[0], 0.0).unwrap(), 100.0);
         let known = nodes[0].sliding_window("k", WINDOW, None, None, Some(0.0));
         assert_eq!(known.unwrap(), 100.0);
@@ -161,7 +162,7 @@ fn the_shards_of_a_cluster_decide_each_for_itself() {
     let nodes = [(); 2].map(|()| node(&store));
     let limit = LimiterOptions::window(3.0, WINDOW).window_type(WindowType::Fixed);
     let limiters = nodes.each_ref().map(|node| node.limiter(&limit).unwrap());
-    // In all shards, nearly for certain.
+    // The keys are almost certainly in all shards.
     for key in (0..100).map(|number| number.to_string()) {
         let decisions = [0, 1, 0, 1].map(|node| limiters[node].incoming(&key, true).unwrap());
         let admitted = decisions.each_ref().map(|it| it.is_admitted);
@@ -210,7 +211,7 @@ fn hits_that_are_given_back_are_not_counted_by_any_node() {
         let refused = limiters[1].incoming("k", true).unwrap();
         assert!(!refused.is_admitted && refused.rate == 3.0 && !refused.uncommit());
         assert!(three.uncommit());
-        // It is not waited for.
+        // The node does not wait for the refund.
         wait_until(|| limiters[1].incoming_hits("k", 3.0, false).unwrap().is_admitted);
         assert!(!limiters[1].incoming("k", false).unwrap().uncommit());
     }
@@ -222,7 +223,7 @@ fn a_store_that_is_silent_is_not_waited_for() {
         let store = server.store();
         let nodes = [OnError::Local, OnError::Allow, OnError::Deny]
             .map(|on_error| node_with(&store, &memory(), SHORT, on_error));
-        // Connected, and known to answer.
+        // Each node is connected, and knows that the store answers.
         for node in &nodes {
             let limiter = node.limiter(&LimiterOptions::window(1.0, WINDOW)).unwrap();
             wait_until(|| limiter.incoming("other", true).is_ok_and(|it| !it.is_admitted));
@@ -230,19 +231,19 @@ fn a_store_that_is_silent_is_not_waited_for() {
         server.signal("STOP");
         let begin = Machine.uptime();
         let rates = nodes.each_ref().map(|node| [(); 3].map(|()| hit(node, 1.0)));
-        // The store's own patience is longer.
+        // The store's own timeout is longer.
         assert!(Machine.uptime() - begin < PATIENCE / 2);
         server.signal("CONT");
         let [local, allow, deny] = rates;
         assert_eq!(local.map(Result::unwrap), [1.0, 2.0, 3.0]);
-        // It counts whatever would be admitted.
+        // `Allow` counts all admitted hits.
         assert_eq!(allow.map(Result::unwrap), [1.0, 2.0, 3.0]);
         for denied in deny {
             let error = denied.unwrap_err();
             assert!(matches!(error, CallError::NoAnswer), "{error}");
         }
-        // What was asked and not answered may have been charged: one hit by each node. What was decided
-        // locally is pushed.
+        // The store may have charged the unanswered questions, one hit from each node. Hits that
+        // were decided locally are pushed.
         wait_until(|| hit(&nodes[2], 0.0).is_ok_and(|rate| (6.0..=9.0).contains(&rate)));
     }
 }
@@ -263,7 +264,7 @@ fn what_was_admitted_without_the_store_is_pushed_when_it_is_back() {
         server.start_again();
         let other = node(&store);
         wait_until(|| hit(&other, 0.0).unwrap() == 4.0);
-        // Nothing of it is pushed twice.
+        // None of the hits is pushed twice.
         local.sync(None).unwrap();
         assert_eq!(hit(&other, 1.0).unwrap(), 5.0);
         wait_until(|| limiter.incoming("k", true).is_ok_and(|it| it.rate == 5.0));
@@ -294,7 +295,7 @@ fn so_is_what_no_sync_pushes() {
         let other = node(&store);
         for options in &limits {
             let limiter = other.limiter(options).unwrap();
-            // With one more.
+            // With one more hit.
             let is_there = |rate: f64| (4.9..=5.0).contains(&rate);
             wait_until(|| limiter.incoming("k", false).is_ok_and(|it| is_there(it.rate)));
             assert!(limiter.incoming("k", true).unwrap().is_admitted);
@@ -316,7 +317,7 @@ fn a_store_of_the_callers_own_may_decide() {
     let nodes = [(); 2].map(|()| node(&deciding));
     let limiter = nodes[0].limiter(&LimiterOptions::window(2.0, WINDOW)).unwrap();
     assert_eq!(hit(&nodes[1], 2.0).unwrap(), 2.0);
-    // It outlives the instance, and so does what asks.
+    // The limiter outlives the instance, and so does the task that asks.
     drop(nodes);
     let refused = limiter.incoming("k", true).unwrap();
     assert!(!refused.is_admitted);
@@ -327,7 +328,7 @@ fn a_strategy_that_panics_is_one_that_does_not_answer() {
     let server = crate::testing::redis::Server::start(&[]);
     let calls = AtomicU32::new(0);
     let store = Datastore::own_deciding(PATIENCE, move || {
-        // The first two tell the number of shards.
+        // The first two calls only return the number of shards.
         let nth = calls.fetch_add(1, Relaxed);
         assert!(nth < 2, "a test's panic");
         crate::testing::redis::connect(server.tcp())
@@ -336,7 +337,7 @@ fn a_strategy_that_panics_is_one_that_does_not_answer() {
     assert_eq!(hit(&local, 1.0).unwrap(), 1.0);
     let limiter = local.limiter(&LimiterOptions::window(2.0, WINDOW));
     drop(local);
-    // No thread is left.
+    // The store thread has ended.
     let decision = limiter.unwrap().incoming("k", true).unwrap().is_admitted;
     assert!(decision);
 }

@@ -1,4 +1,4 @@
-//! Counts and readings of the functions, and state that instances and namespaces share.
+//! Results of the functions, and state that instances and namespaces share.
 
 use core::time::Duration;
 
@@ -15,11 +15,11 @@ fn hits_are_counted_and_read() {
     assert_eq!(increment(0.0).unwrap(), 3.5);
     let read = |key: &[u8], diff| instance.sliding_window(key, WINDOW, diff, None, Some(0.0));
     assert_eq!(read(b"k", None).unwrap(), 3.5);
-    // Nothing of it was pushed: all of it is replaced.
+    // None of these hits were pushed, so `cur_diff` replaces all of them.
     assert_eq!(read(b"k", Some(10.0)).unwrap(), 10.0);
     assert_eq!(read(b"k", Some(-1.0)).unwrap(), 0.0);
     assert_eq!(read(b"unseen", None).unwrap(), 0.0);
-    // Nothing was counted in the window before, whatever it weighs.
+    // The previous window has no hits, whatever its weight.
     let sliding = instance.sliding_window("k", WINDOW, None, None, None);
     assert_eq!(sliding.unwrap(), 3.5);
 }
@@ -35,7 +35,7 @@ fn a_weight_is_the_share_of_the_previous_window() {
     let began = uptime();
     loop {
         match [0.0, 0.25, 0.5, 1.0].map(|weight| read(Some(weight))) {
-            // In the window after that of the hits.
+            // The hits are in the previous window now.
             [0.0, 2.5, 5.0, 10.0] => break,
             [0.0, 0.0, 0.0, 0.0] => {
                 let rate = instance.increment("k", SHORT, 10.0, None, Some(1.0));
@@ -104,7 +104,7 @@ fn a_memory_has_room_for_so_many_namespaces() {
     let new = |n: u32| instance.new(&NewOptions::new(&memory).namespace(n.to_string()));
     let error = (0..10_000).find_map(|n| new(n).err()).unwrap();
     assert!(matches!(error, NewError::NoRoom(_)), "{error}");
-    // Those that it had room for go on.
+    // Existing counters still count.
     let rate = instance.increment("k", WINDOW, 1.0, Some("0"), None);
     assert_eq!(rate.unwrap(), 1.0);
 }

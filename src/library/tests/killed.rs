@@ -1,5 +1,5 @@
-//! Processes that count in one file, and are killed at any moment: what was counted stays, nothing is
-//! counted twice, and those that are left go on.
+//! Processes that count in one file and are killed at any moment: counts stay, no hit is counted
+//! twice, and the other processes continue.
 
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::ffi::OsString;
@@ -18,12 +18,12 @@ use crate::library::{Instance, LimiterOptions, Memory, NewOptions, WindowType, n
 
 const BYTES: usize = 8 << 20;
 const KILLS: u32 = 40;
-/// Number of processes that count at the same time.
+/// Processes that count at the same time.
 const PROCESSES: usize = 3;
-/// Number of keys that a process makes of its own.
+/// Keys that only one process uses.
 const KEYS: u32 = 300;
 const LIMIT: u32 = 5000;
-/// Variable that makes a process count: a path, and its number.
+/// Environment variable that makes a process count: the path, and the number of the process.
 const COUNT_IN: &str = "COUNT_IN";
 const NUMBER: &str = "NUMBER";
 
@@ -35,7 +35,7 @@ fn processes_that_are_killed_lose_at_most_the_hit_in_flight() {
     }
 }
 
-/// Counts in a process until it, or the test, is killed.
+/// Counts until the process, or the test, is killed.
 fn count(path: &OsString, number: &str) {
     let memory = Memory::file(path, BYTES).unwrap();
     let (instance, limiter) = define(&memory);
@@ -60,7 +60,7 @@ fn define(memory: &Memory) -> (Instance, crate::library::RateLimiter) {
     (instance, limiter)
 }
 
-/// The key that only this step of this process counts, of the first ones.
+/// Returns the key that only this step of this process counts.
 fn key_of(number: &str, step: u32) -> String {
     format!("{number}: {}", step.min(KEYS))
 }
@@ -73,13 +73,13 @@ fn hit(instance: &Instance, key: &str) {
 struct Counting {
     number: u32,
     process: Child,
-    /// Number of steps that it has told of.
+    /// Number of steps that the process has reported.
     steps: Arc<AtomicU32>,
-    /// Returns how many hits it was admitted.
+    /// Returns the number of admitted hits.
     reader: JoinHandle<u32>,
 }
 
-/// The last words of a killed process.
+/// The last report of a killed process.
 struct Killed {
     number: u32,
     steps: u32,
@@ -110,9 +110,9 @@ impl Counting {
         self.steps.load(SeqCst)
     }
 
-    /// Kills it wherever it is.
+    /// Kills the process at an arbitrary moment.
     fn kill(mut self) -> Killed {
-        // It runs until then: nothing else ends it.
+        // Nothing else ends the process.
         assert_eq!(self.process.try_wait().unwrap(), None);
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -121,7 +121,7 @@ impl Counting {
     }
 }
 
-/// Reads what a process tells until it ends.
+/// Reads the reports of a process until it ends.
 fn read(mut process: UnixStream, steps: &AtomicU32) -> u32 {
     let (mut told, mut admitted) = ([0; 4096], 0);
     loop {
@@ -134,7 +134,7 @@ fn read(mut process: UnixStream, steps: &AtomicU32) -> u32 {
     }
 }
 
-/// A path in the directory for temporary files, at which a file is removed with the value.
+/// A path for a temporary file, which is removed with the value.
 struct RemovedFile(PathBuf);
 
 impl Drop for RemovedFile {
@@ -153,14 +153,14 @@ fn kill_again_and_again() {
     let mut killed = Vec::new();
     for _ in 0..KILLS {
         let victim = running.remove(any.below(PROCESSES));
-        // Some while they begin, others after some steps, in the midst of one.
+        // Kills some processes at their start, others during a later step.
         let more = [0, 0, 1, 20, 2000][any.below(5)];
         let goal = victim.steps() + more;
         wait_until(|| victim.steps() >= goal);
         (0..any.below(100_000)).for_each(|_| core::hint::spin_loop());
         killed.push(victim.kill());
         running.push(start());
-        // The others are not held by what it was at.
+        // The killed process does not block the others.
         let goals: Vec<_> = running.iter().map(|it| it.steps() + 10).collect();
         wait_until(|| running.iter().zip(&goals).all(|(it, goal)| it.steps() >= *goal));
     }
@@ -168,7 +168,7 @@ fn kill_again_and_again() {
     check(&file.0, &killed);
 }
 
-/// Compares what was counted with what the processes have told of.
+/// Compares the counts with the reports of the processes.
 fn check(path: &Path, killed: &[Killed]) {
     let memory = Memory::file(path, BYTES).unwrap();
     let (instance, limiter) = define(&memory);

@@ -45,7 +45,7 @@ fn a_limiter_and_increment_share_counters() {
 
 #[test]
 fn a_rate_says_how_long_to_wait() {
-    // So slow that nothing leaks while the test runs.
+    // So slow that no hit leaks out during the test.
     let options = LimiterOptions::rate(0.001, 2.0);
     let limiter = local().limiter(&options).unwrap();
     let delays = [(); 3].map(|()| {

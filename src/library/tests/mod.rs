@@ -1,4 +1,4 @@
-//! The library as its callers use it.
+//! Tests of the library's interface.
 
 mod anything;
 mod arguments;
@@ -15,13 +15,13 @@ use core::time::Duration;
 use super::{Instance, Memory, NewOptions, new_instance};
 use crate::engine::{Env as _, Machine};
 
-/// Window so long that a test crosses its end with a chance of one in a million.
+/// A window so long that a test crosses its end with a probability of one in a million.
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);
 
 /// Longest wait before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An instance that no other test has.
+/// Creates an instance that no other test uses.
 fn instance() -> Instance {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -32,14 +32,14 @@ fn memory() -> Memory {
     Memory::heap(256 << 10).unwrap()
 }
 
-/// An instance with the namespace `default`, which is local.
+/// Creates an instance with a local namespace `default`.
 fn local() -> Instance {
     let instance = instance();
     instance.new(&NewOptions::new(&memory())).unwrap();
     instance
 }
 
-/// Waits until `is_so`, which asks again and again.
+/// Waits until `is_so` returns true.
 #[track_caller]
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     let begin = Machine.uptime();

@@ -1,4 +1,4 @@
-//! Each function with arguments of any kind, at random: an error that names one, or what it should do.
+//! Functions with random arguments return an error that names one of them, or the right result.
 
 use core::fmt;
 use core::time::Duration;
@@ -14,13 +14,13 @@ use crate::library::{
 const WINDOW_TYPES: [WindowType; 4] =
     [WindowType::Sliding, WindowType::Fixed, WindowType::Elastic, WindowType::Moving];
 
-/// A store that is nowhere.
+/// Returns a store that does not exist.
 fn no_store() -> Datastore {
     let server = ("server", "unix:/there/is/no/such/socket");
     Datastore::new("redis", [server]).unwrap()
 }
 
-/// An instance whose store is to decide, and does not.
+/// Creates an instance whose store should decide but does not answer.
 fn undecided(on_error: OnError) -> Instance {
     let instance = instance();
     let options = NewOptions::new(&memory()).window_sizes([WINDOW, Duration::from_millis(1)]);
@@ -36,7 +36,7 @@ fn assert_names_one(error: &impl fmt::Display) {
     assert!(message.contains("expected") && message.len() < 1000, "{message}");
 }
 
-/// Returns whether there is a rate, which is a number.
+/// Returns whether the result is a number.
 #[track_caller]
 fn is_rate(rate: Result<f64, CallError>) -> bool {
     match rate {
@@ -168,7 +168,7 @@ fn what_defines_and_syncs_takes_anything() {
 #[test]
 fn memories_and_stores_take_anything() {
     let mut any = Anything::new();
-    // Less than a table needs, or more than a process can have.
+    // Less than a table needs, or more than a process can allocate.
     for bytes in [0, 1, 4096, 1 << 46, 1 << 62, isize::MAX as usize, usize::MAX] {
         for error in [Memory::heap(bytes), Memory::memfd(bytes)].map(Result::unwrap_err) {
             assert!(!error.to_string().is_empty());

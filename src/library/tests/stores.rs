@@ -1,4 +1,4 @@
-//! Namespaces that are synced, with a real Redis.
+//! Synced namespaces, with a real Redis.
 
 use core::time::Duration;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use crate::library::{
 };
 use crate::testing::redis::{Server, connect};
 
-/// Period so long that no timer fires while a test runs.
+/// A period so long that no timer fires during a test.
 const RARELY: Duration = Duration::from_secs(86_400);
 const OFTEN: Duration = Duration::from_millis(2);
 
@@ -18,7 +18,7 @@ fn redis(server: &Server) -> Datastore {
     Datastore::new("redis", [("server", address.as_str()), ("timeout", "60s")]).unwrap()
 }
 
-/// A node with a memory, synced so.
+/// Creates a node whose namespace is synced in this period.
 fn node(store: &Datastore, memory: &Memory, period: Duration) -> Instance {
     let instance = instance();
     let options = NewOptions::new(memory).window_sizes([WINDOW]);
@@ -47,7 +47,7 @@ fn nodes_see_what_others_counted_after_a_sync() {
     let fetched = nodes[0].fetch(None, SystemTime::UNIX_EPOCH, None).unwrap();
     assert!(fetched.fetched >= 1, "{fetched:?}");
     assert_eq!(rate(&nodes[0]), 2.0);
-    // What was not pushed yet is replaced, and what was pushed or fetched is not.
+    // `cur_diff` replaces hits that were not pushed, but not hits that were pushed or fetched.
     hit(&nodes[0]);
     let with = |diff| nodes[0].sliding_window("k", WINDOW, Some(diff), None, Some(0.0));
     assert_eq!([with(0.0).unwrap(), with(5.0).unwrap()], [2.0, 7.0]);
@@ -149,7 +149,7 @@ fn a_strategy_that_panics_leaves_other_namespaces_alone() {
     let address = server.tcp();
     let calls = std::sync::atomic::AtomicU32::new(0);
     let store = Datastore::own(RARELY, move || {
-        // The first one tells the number of shards.
+        // The first call only returns the number of shards.
         let nth = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(nth, 0, "a test's panic");
         connect(address.clone())

@@ -1,5 +1,5 @@
-//! In which windows, and at which rates, callers have counted of which no rule tells, and at which rates requests have
-//! that tell them: a counter is found only by what it is named by, so that a key is set to zero in all that are noted
+//! The windows and rates that callers use without a rule, or that a request chooses. A counter is
+//! found only by its whole identity, so resetting a key resets it in all windows and rates recorded
 //! here.
 
 use crate::policy::hits::Hits;
@@ -10,16 +10,17 @@ use crate::table::words::meta::NamespaceIndex;
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::layout::CountedRateWords;
 
-/// A rate: so many hits in such a time.
+/// A rate: a number of hits in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedRate {
-    /// The hits.
+    /// Number of hits.
     pub hits: Hits,
-    /// The time.
+    /// Size of the window.
     pub size: WindowSize,
 }
 
-/// The namespace in the upper 16 bits, and the milliseconds of a size. 0: the place is free.
+/// The namespace in the upper 16 bits, and a window's size in milliseconds below. 0 marks a free
+/// place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SizeWord(u64);
 
@@ -40,10 +41,10 @@ impl SizeWord {
 }
 
 impl CountedRateWords {
-    /// Whether this has the rate afterwards: it had, or was free.
+    /// Records a rate in this place. Returns false if the place has another rate.
     ///
-    /// The hits are noted first. A process that ends before it notes the size leaves a place that others use who note
-    /// as many hits.
+    /// The hits are written first. If a process ends before it writes the size, other processes
+    /// with the same number of hits use the place.
     fn note(&self, hits: u64, SizeWord(size): SizeWord) -> bool {
         let known = match self.hits.load(Acquire) {
             0 => self.hits.compare_exchange(0, hits, AcqRel, Acquire),
@@ -71,7 +72,7 @@ impl CountedRateWords {
 }
 
 impl CounterTable<'_> {
-    /// Notes that callers count in windows of this size in a namespace.
+    /// Records that callers use windows of this size in a namespace.
     pub fn record_counted_size(&self, namespace: NamespaceIndex, size: WindowSize) {
         let SizeWord(word) = SizeWord::new(namespace, size);
         for place in self.parts.counted_sizes {
@@ -85,18 +86,18 @@ impl CounterTable<'_> {
         }
     }
 
-    /// Notes that keys are counted at this rate in a namespace.
+    /// Records that callers use this rate in a namespace.
     pub fn record_counted_rate(&self, namespace: NamespaceIndex, rate: CountedRate) {
         let hits = rate.hits.thousandths().unsigned_abs();
         let size = SizeWord::new(namespace, rate.size);
         if hits > 0 {
             let mut places = self.parts.counted_rates.iter();
-            // Where there is no room, it is not noted.
+            // Without a free place, the rate is not recorded.
             let _ = places.any(|place| place.note(hits, size));
         }
     }
 
-    /// The sizes of windows that were noted of a namespace.
+    /// Returns the recorded window sizes of a namespace.
     pub fn counted_sizes(&self, namespace: NamespaceIndex) -> Vec<WindowSize> {
         let places = self.parts.counted_sizes.iter();
         let words = places.map(|place| SizeWord(place.load(Acquire)));
@@ -104,15 +105,16 @@ impl CounterTable<'_> {
         of_namespace.filter_map(SizeWord::size).collect()
     }
 
-    /// The rates that were noted of a namespace.
+    /// Returns the recorded rates of a namespace.
     pub fn counted_rates(&self, namespace: NamespaceIndex) -> Vec<CountedRate> {
         let places = self.parts.counted_rates.iter();
         places.filter_map(|place| place.rate_of(namespace)).collect()
     }
 
-    /// Forgets what was noted of a namespace.
+    /// Removes the records of a namespace.
     pub(crate) fn forget_counted_sizes(&self, namespace: NamespaceIndex) {
-        // Returns whether it was of the namespace. If it is not changed, another process has done so.
+        // Returns whether the place was the namespace's. If the exchange fails, another process has
+        // removed it.
         let forget = |place: &AtomicU64| {
             let word = place.load(Acquire);
             let is_of = SizeWord(word).is_of(namespace);
@@ -123,7 +125,7 @@ impl CounterTable<'_> {
         }
         for CountedRateWords { hits, size } in self.parts.counted_rates {
             if forget(size) {
-                // A rate that is noted here in this moment is lost, until it is counted at once more.
+                // A rate that is recorded at this moment is lost until it is recorded again.
                 hits.store(0, Release);
             }
         }

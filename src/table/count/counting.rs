@@ -1,4 +1,4 @@
-//! Counting, reading, refunding: what a request does in the table, from top to bottom.
+//! Counts, reads and refunds hits: what a request does in the table, from top to bottom.
 
 use core::ptr;
 
@@ -16,18 +16,18 @@ use crate::table::words::word::WindowCount;
 use crate::table::zone::counter::{Counter, Key};
 use crate::table::zone::counter_table::CounterTable;
 
-/// The reason why hits could not be counted.
+/// The reason why hits were not counted.
 enum Missed {
-    /// Another process changed the column in this very moment.
+    /// Another process has just changed the column.
     Changed,
     /// The slot has another occupant.
     Gone,
 }
 
 impl<'m> CounterTable<'m> {
-    /// Counts `value` (above zero) hits of `key`, if `admission` allows it.
+    /// Counts `value` hits of `key`, above zero, if `admission` allows it.
     ///
-    /// A key without a counter gets one, in an otherwise full table that of another key: see
+    /// A new key gets a slot. In a full table, that evicts another key: see
     /// [`ZoneStats`](crate::table::ZoneStats).
     pub fn add(
         &self,
@@ -52,9 +52,9 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// [`CounterTable::add`] within a limit in the case that most requests are: the counter is at
-    /// home, not synced, in use, and no process is in the way. `None` if it is another case: then
-    /// nothing was counted.
+    /// Counts as [`CounterTable::add`] does, but only in the most frequent case: the counter is in
+    /// its home slot, not synced, and in use, and no other process interferes. Otherwise returns
+    /// `None` and counts nothing.
     #[inline(always)]
     pub fn add_at_home(
         &self,
@@ -85,7 +85,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// [`CounterTable::add`] in any case.
+    /// Counts as [`CounterTable::add`] does, in all cases.
     #[inline(always)]
     pub fn add_anywhere(
         &self,
@@ -100,7 +100,7 @@ impl<'m> CounterTable<'m> {
         loop {
             let occupant = match self.find_or_insert(counter, id, first, clock) {
                 Some(Insertion::Found(occupant)) => occupant,
-                // A table without buckets would count nothing.
+                // A table without buckets counts nothing.
                 None => return Counted::unknown(),
                 Some(Insertion::Made(reading, receipt)) => {
                     return Counted { reading, admitted: true, receipt: Some(receipt) };
@@ -130,11 +130,11 @@ impl<'m> CounterTable<'m> {
                 }
                 return counted;
             }
-            // The slot was given to another key in this very moment.
+            // The slot was given to another key at this moment, so the loop starts again.
         }
     }
 
-    /// Counts in a slot that has no windows. `None` if it has another occupant by now.
+    /// Counts in a slot without windows. `None` if it has another occupant by now.
     #[inline(always)]
     fn add_elsewhere(
         &self,
@@ -154,13 +154,13 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Whether a counter that is to be synced is so, and has a name, as most have.
+    /// Returns whether the synced bit of a counter is right, and a synced counter has its name.
     #[inline(always)]
     fn is_ready(&self, occupant: Occupant<'m>) -> bool {
         occupant.meta.is_synced() && occupant.slot.extension.load(Relaxed) != 0
     }
 
-    /// Returns the least count after a refund: zero, or as far below it as a reset has gone.
+    /// Returns the lowest count that a refund may leave: zero, or less after a reset.
     pub(super) fn least_after(&self, receipt: &Receipt<'m>) -> Hits {
         let slot = self.slot_at(self.index_of(receipt.column));
         let remote = slot.and_then(|slot| {
@@ -171,7 +171,7 @@ impl<'m> CounterTable<'m> {
         Hits::ZERO.minus(remote.unwrap_or_default()).min(Hits::ZERO)
     }
 
-    /// Sees to it that a counter which is about to change is synced, or is not, as `counter` says.
+    /// Sets a counter's synced bit as `counter` requires, before the counter changes.
     #[cold]
     pub(super) fn prepare_sync(
         &self,
@@ -181,8 +181,8 @@ impl<'m> CounterTable<'m> {
         clock: &impl Clock,
     ) {
         if occupant.meta.is_synced() != counter.is_synced {
-            // As after a change of the configuration. If this fails, another process has done it, or
-            // the slot has changed hands.
+            // The bit differs after a change of the configuration. If the exchange fails, another
+            // process has set it, or the slot has another occupant.
             let meta = occupant.meta.with_synced(counter.is_synced);
             let old = occupant.meta.bits();
             let _ = occupant.slot.meta.compare_exchange(old, meta.bits(), AcqRel, Relaxed);
@@ -195,7 +195,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Counts in a slot. `None` if it has another occupant by now: then nothing was counted.
+    /// Counts in a slot. `None`, without counting, if it has another occupant by now.
     fn add_at(
         &self,
         occupant: Occupant<'m>,
@@ -231,7 +231,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Counts `value` hits in a column that was just read as `old`, by making it `new`.
+    /// Counts `value` hits in a column by replacing `old`, which was just read, with `new`.
     #[inline(always)]
     fn count_in(
         &self,
@@ -241,23 +241,23 @@ impl<'m> CounterTable<'m> {
         occupant: Occupant<'m>,
         value: Hits,
     ) -> Result<Receipt<'m>, Missed> {
-        // The one instruction that counts: it fails if the window was turned, if the slot
-        // changed hands, or if another process counted since the limit was checked. AcqRel: the
-        // next reader of the word sees the slot as this process saw it.
+        // This instruction counts the hit. It fails if the window was turned, if the slot has
+        // another occupant, or if another process has counted since the limit was checked. AcqRel:
+        // the next reader of the word sees the slot as this process does.
         let swapped = column.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire);
         if swapped.is_err() {
             return Err(Missed::Changed);
         }
         fail_point!("add.counted");
-        // If the slot changed hands meanwhile, the hit went with its old counter.
+        // If the slot has another occupant by now, the hit was lost with the old counter.
         if !occupant.is_there() {
             return Err(Missed::Gone);
         }
         Ok(Receipt { column, stamp: new.stamp(), value })
     }
 
-    /// Does what is done with a hit of `key` that is not counted, since another limit refused it; returns
-    /// what was counted so far.
+    /// Records a hit of `key` that another limit refused, for algorithms that need that. Returns
+    /// the current count.
     pub fn refuse(
         &self,
         counter: &Counter,
@@ -272,15 +272,14 @@ impl<'m> CounterTable<'m> {
         self.read_for(counter, key, asked, clock)
     }
 
-    /// Reads the count of `key`: zeros for a key without a counter.
+    /// Reads the count of `key`; zeros without a counter.
     pub fn read(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Reading {
-        // There is always room.
+        // With the largest limit, there is always room.
         let asked = AskedHit { limit: Hits::MAX, cost: Hits::ZERO };
         self.read_for(counter, key, asked, clock)
     }
 
-    /// Reads the count of `key` for a caller that needs the time at which there will be room for a
-    /// hit.
+    /// Reads the count of `key`, and the time at which there will be room for `asked`.
     pub fn read_for(
         &self,
         counter: &Counter,
@@ -302,15 +301,16 @@ impl<'m> CounterTable<'m> {
             let columns = WindowColumns::read_ahead(occupant, counter.size, now);
             let is_old = occupant.is_old(counter.size, now);
             let reading = if is_old { nothing } else { columns.reading() };
-            // Acquire on the words before: if the meta is unchanged, they were the counter's.
+            // The loads before are Acquire: if the meta is unchanged, the words belong to this
+            // counter.
             if occupant.is_there() {
                 return reading;
             }
         }
     }
 
-    /// Returns the hits of `key` in window number `window` that this node counted and the store, as
-    /// far as this node knows, has not. For a counter that is not synced, these are all hits.
+    /// Returns the hits of `key` in window `window` that this node has counted and, as far as it
+    /// knows, the store has not. For a counter that is not synced, returns all hits.
     pub fn unsent(&self, counter: &Counter, key: Key<'_>, window: u64, clock: &impl Clock) -> Hits {
         let Some(occupant) = self.find(counter.identity(key)) else {
             return Hits::ZERO;
@@ -319,15 +319,15 @@ impl<'m> CounterTable<'m> {
         let counted = WindowColumns::read(occupant.slot, occupant.meta, at).counted;
         let pushed = self.pushed(occupant, window);
         let is_old = occupant.is_old(counter.size, clock.now());
-        // As in `read`; a reader that sees the slot change hands sees a key that was just evicted.
+        // As in `read`: a reader that sees the slot change hands reads the key as just evicted.
         if is_old || !occupant.is_there() {
             return Hits::ZERO;
         }
         counted.minus(pushed)
     }
 
-    /// Refunds hits that were counted in one of `counter`, unless their window or the counter is
-    /// gone; returns whether it did.
+    /// Refunds hits of a receipt from `counter`, unless their window or the counter is gone.
+    /// Returns whether it did.
     pub fn refund(&self, counter: &Counter, receipt: &Receipt<'m>) -> bool {
         match counter.kind {
             StoredKind::Windows => {}
@@ -343,7 +343,7 @@ impl<'m> CounterTable<'m> {
         while word.stamp() == receipt.stamp {
             let mut left = word.hits().minus(receipt.value);
             if left < Hits::ZERO {
-                // The window may have been forgotten or reset, or have been full.
+                // The window may have been cleared, reset or saturated.
                 left = left.max(self.least_after(receipt).min(word.hits()));
             }
             let new = WindowCount::new(receipt.stamp, left);

@@ -1,4 +1,4 @@
-//! Counting in levels: what a request does in the table where its limit has no windows.
+//! Counts, reads and refunds hits in levels, for limits without windows.
 
 use crate::policy::algorithm::{Algorithm, Level, LevelKind, Reading};
 use crate::policy::hits::Hits;
@@ -12,14 +12,14 @@ use crate::table::words::word::Stamp;
 use crate::table::zone::counter::{Counter, Key};
 use crate::table::zone::counter_table::CounterTable;
 
-/// Returns the stamp that tells a level from earlier ones of the slot and of the counter.
+/// Returns the stamp that distinguishes a level from earlier ones of the slot and the counter.
 fn stamp(kind: LevelKind, level: &Level, occupant: Occupant<'_>) -> Stamp {
     let era = kind.era(level);
     Stamp::new(era.wrapping_mul(2), occupant.meta.generation())
 }
 
-/// Makes `level` what a counter is after `state`; returns whether it is. If not, another process was in the
-/// way: it changed the counter, or the slot has another occupant, and what was changed went with the old one.
+/// Replaces `state` of a counter with `level`. Returns false if another process has changed the
+/// counter, or the slot has another occupant, with which the change was lost.
 #[inline(always)]
 fn change_level(occupant: Occupant<'_>, state: &LevelState<'_>, level: &Level) -> bool {
     let is_changed = state.replace(occupant, level);
@@ -27,22 +27,21 @@ fn change_level(occupant: Occupant<'_>, state: &LevelState<'_>, level: &Level) -
     is_changed && occupant.is_there()
 }
 
-/// Creates the receipt of hits that made `level` of a counter.
+/// Creates the receipt of hits whose count made `level`.
 #[inline]
 fn receipt<'m>(kind: LevelKind, occupant: Occupant<'m>, level: &Level, value: Hits) -> Receipt<'m> {
     let [column, _] = &occupant.slot.local;
     Receipt { column, stamp: stamp(kind, level, occupant), value }
 }
 
-/// Number of looks at words that are no valid state before they are taken for lost: some tenths of
-/// a second.
+/// Reads of an invalid state after which the counter is given up; some tenths of a second.
 const MOST_LOOKS: u32 = if cfg!(loom) { 2 } else { 10_000_000 };
 
 impl<'m> CounterTable<'m> {
-    /// Counts `value` (above zero) hits of `key` in a level within `limit` of an algorithm, in the case that most
-    /// requests are: the counter is at home, and no process is in the way. Its `kind` is given at the rate of
-    /// the limit. `None` if it is another case: then nothing was counted.
-    // Always inline: of each kind of level, there is as much code as that needs.
+    /// Counts `value` hits of `key`, above zero, in a level within `limit`, but only in the most
+    /// frequent case: the counter is in its home slot and no other process interferes. `kind` is
+    /// that of the algorithm at the limit's rate. Otherwise returns `None` and counts nothing.
+    // Always inlined, so that each kind of level has only the code that it needs.
     #[inline(always)]
     pub fn add_to_level_at_home(
         &self,
@@ -73,8 +72,8 @@ impl<'m> CounterTable<'m> {
         Some(Counted { reading, admitted: true, receipt: Some(receipt) })
     }
 
-    /// Counts `value` hits in a level, if `admission` allows it, and does what is done with each hit. `None` if
-    /// the slot has another occupant by now: then nothing was counted.
+    /// Counts `value` hits in a level if `admission` allows it, and applies the effects of a
+    /// refused hit. `None`, without counting, if the slot has another occupant by now.
     #[cold]
     #[inline(never)]
     pub(super) fn add_to_level(
@@ -112,8 +111,8 @@ impl<'m> CounterTable<'m> {
         None
     }
 
-    /// Notes what a store has of `key`, unless another process changes it in this moment; a full table has
-    /// no slot for it.
+    /// Sets the level of `key` to the store's, unless another process changes it at this moment, or
+    /// a full table has no slot for it.
     pub fn set_level(&self, counter: &Counter, key: Key<'_>, level: Level, clock: &impl Clock) {
         let id = counter.identity(key);
         let occupant = self.find(id);
@@ -128,8 +127,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Refunds hits that were counted in a level, unless it has ended or is gone; returns whether it
-    /// did.
+    /// Refunds hits of a level, unless the level has ended or is gone. Returns whether it did.
     pub(super) fn refund_to_level(
         &self,
         kind: LevelKind,
@@ -159,7 +157,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Reads the level of `key`: zero for a key without a counter.
+    /// Reads the level of `key`; zero without a counter.
     pub(super) fn read_level(
         &self,
         kind: LevelKind,
@@ -179,11 +177,12 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// The present state of a counter. `None` if the slot has another occupant by now.
+    /// Reads the current state of a counter. `None` if the slot has another occupant by now.
     ///
-    /// Words that are no state are those of a change under way, or, if they stay, of a process that was stopped in one
-    /// until a later occupant of the slot had the very word that it was to replace. No process would ever change
-    /// them again, so the counter is given up, when they have been the same for far longer than a change takes.
+    /// Words that form no state belong to a change in progress. If they stay, a process was stopped
+    /// during a change, until a later occupant of the slot had exactly the word that this process
+    /// was about to replace. No process would ever change such words again, so a counter whose
+    /// words are invalid for far longer than a change takes is given up.
     fn level_of(&self, occupant: Occupant<'m>) -> Option<LevelState<'m>> {
         let (mut last, mut looks) = (None, 0_u32);
         while occupant.is_there() {

@@ -1,4 +1,4 @@
-//! Counting in logs: what a request does in the table where its limit has a moving window.
+//! Counts, reads and refunds hits in logs, for limits with a moving window.
 
 use crate::policy::algorithm::{Algorithm, MovingCount, Reading};
 use crate::policy::hits::Hits;
@@ -14,34 +14,35 @@ use crate::table::words::word::Stamp;
 use crate::table::zone::counter::{Counter, Key};
 use crate::table::zone::counter_table::CounterTable;
 
-/// Number of looks at a log that is not whole before it is given up: the process that changed it
+/// Reads of an incomplete log after which it is given up, since the process that was changing it
 /// may have ended.
 const PATIENCE: u32 = if cfg!(loom) { 50 } else { 100_000 };
 
-/// Entries that are kept beside those of a limit: the base.
+/// Entries in addition to those of the limit: the base, and one spare.
 const EXTRA_ENTRIES: usize = 2;
 
-/// A log, as a window sees it.
+/// A log as seen for one window.
 #[derive(Clone, Copy)]
 struct LogView<'m> {
     newest: LogEntry,
-    /// The base; `None`: there is no chain.
+    /// The base; `None` without a chain.
     base: Option<LogPlace<'m>>,
-    /// Whether the chain is to begin there, which it does not yet.
+    /// Whether the base is not yet the beginning of the chain.
     is_base_new: bool,
     base_sum: u64,
-    /// Thousandths counted since then.
+    /// Thousandths of hits counted after the base.
     hits: u64,
-    /// Time of the oldest entry that counts.
+    /// Time of the oldest entry in the window.
     oldest: LogTime,
-    /// Whether no entry counts.
+    /// Whether all entries have left the window.
     has_left: bool,
 }
 
-/// The most entries of a log with this limit, in which so many thousandths count.
+/// Returns the most entries of a log with this limit, in which `hits` thousandths are in the
+/// window.
 fn most_entries(limit: Hits, hits: u64) -> usize {
     let entries = MovingCount::most_entries(limit, to_hits(hits));
-    // In blocks that lead back, there is a word that is none.
+    // Blocks with back links have one word less for entries.
     let entries = usize::try_from(entries.saturating_add(entries / 64));
     entries.unwrap_or(1).saturating_add(EXTRA_ENTRIES)
 }
@@ -50,16 +51,16 @@ fn to_hits(thousandths: u64) -> Hits {
     Hits::from_thousandths(i64::try_from(thousandths).unwrap_or(i64::MAX))
 }
 
-/// Returns the stamp that tells a time from others of the last minute, and an occupancy of the slot
-/// from the next.
+/// Returns the stamp that distinguishes a time from others of the last minute, and an occupancy of
+/// the slot from the next.
 fn stamp(time: LogTime, occupant: Occupant<'_>) -> Stamp {
     let generation = occupant.meta.generation().bits();
     Stamp::from_bits(time.lowest_bits().wrapping_add(generation))
 }
 
 impl<'m> CounterTable<'m> {
-    /// Counts `value` (above zero) hits of `key` in a log within `limit`, in the case that most requests are: the
-    /// counter is at home. `None` if it is another case: then nothing was counted.
+    /// Counts `value` hits of `key`, above zero, in a log within `limit`, but only in the most
+    /// frequent case: the counter is in its home slot. Otherwise returns `None` and counts nothing.
     #[inline(always)]
     pub fn add_to_log_at_home(
         &self,
@@ -79,8 +80,8 @@ impl<'m> CounterTable<'m> {
         counted.ok()
     }
 
-    /// Counts `value` hits in a log, if `admission` allows it. `None` if the slot has another occupant by
-    /// now: then nothing was counted.
+    /// Counts `value` hits in a log if `admission` allows it. `None`, without counting, if the slot
+    /// has another occupant by now.
     #[cold]
     #[inline(never)]
     pub(super) fn add_to_log(
@@ -98,13 +99,13 @@ impl<'m> CounterTable<'m> {
             }
             relax_before(look);
         }
-        // It is never found whole.
+        // The log was never complete.
         self.give_up(occupant);
         None
     }
 
-    /// Counts likewise, unless another process is in the way.
-    // Always inline: what is seen of a log stays in registers.
+    /// Counts as `add_to_log` does, unless another process interferes.
+    // Always inlined, so that the view of the log stays in registers.
     #[inline(always)]
     fn try_add_to_log(
         &self,
@@ -124,7 +125,7 @@ impl<'m> CounterTable<'m> {
         let mut now = clock.now();
         let newest = newest(occupant.slot);
         if newest.time().is_ahead(now) {
-            // Our time is old, or the clock was set back.
+            // This process has an old time, or the clock was set back.
             now = clock.fresh();
         }
         let view = self.view_of_log(occupant, newest, size, now)?;
@@ -136,14 +137,14 @@ impl<'m> CounterTable<'m> {
                 false => Err(Lost),
             };
         }
-        // Before the hit: who sees a hit sees that the counter is in use.
+        // Before the hit, so that a reader of the hit sees that the counter is in use.
         occupant.touch(now);
         let hits = u64::try_from(value.thousandths()).unwrap_or_default();
         let most = most_entries(limit, view.hits.saturating_add(hits));
         let after = self.count_in_log(occupant, &view, (hits, now), most, clock);
         fail_point!("log.counted");
         if !occupant.is_there() {
-            // The hit went with the old counter.
+            // The hit was lost with the old counter.
             return Err(Lost);
         }
         let after = after?;
@@ -158,7 +159,7 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    /// Returns the view of a log in the window that ends at `now`; its newest entry was read
+    /// Returns the view of a log for the window that ends at `now`. Its newest entry was read
     /// before.
     #[inline(always)]
     fn view_of_log(
@@ -187,7 +188,7 @@ impl<'m> CounterTable<'m> {
             let mut left = FEW;
             while let Some(place) = self.next_place(occupant, base)? {
                 match place.entry()? {
-                    // Nor does one count whose hits were refunded.
+                    // An entry whose hits were refunded does not count, either.
                     Some(entry) if leaving.has_left(entry) || entry.sum() == sum => {
                         (base, sum) = (place, entry.sum());
                         view.is_base_new = true;
@@ -210,8 +211,8 @@ impl<'m> CounterTable<'m> {
         Ok(view)
     }
 
-    /// The last entry before which all have left, or one that is few blocks before it; what is at `base` has, and the sum is
-    /// that of the entry there.
+    /// Returns the last entry before which all have left the window, or one a few blocks before it.
+    /// `base` has left the window.
     #[cold]
     #[inline(never)]
     fn search_base(
@@ -224,8 +225,8 @@ impl<'m> CounterTable<'m> {
         self.last_place(occupant, base, has_left)
     }
 
-    /// Counts hits at a time in a log as it was seen; returns how it is seen then. Nothing was counted if it
-    /// has changed.
+    /// Counts hits in the log that `view` shows. Returns the view afterwards. Fails, without
+    /// counting, if the log has changed.
     #[inline(always)]
     fn count_in_log(
         &self,
@@ -237,7 +238,7 @@ impl<'m> CounterTable<'m> {
     ) -> Result<LogView<'m>, Lost> {
         let (word, newest) = (newest_word(occupant.slot), view.newest);
         let at = match view.has_left {
-            // Of a log that was not used for long, the newest time may be any.
+            // In a log that was unused for long, the newest time can be any.
             true => LogTime::of(now),
             false => newest.time().of_hit(now),
         };
@@ -257,9 +258,9 @@ impl<'m> CounterTable<'m> {
                 newest.replace(word, entry)?;
                 return Ok(LogView { newest: entry, hits, ..*view });
             }
-            // Before it is closed: one that is has a place.
+            // Before closing the entry, since a closed entry must have a place.
             end = self.with_room(occupant, view.base, most, clock)?;
-            // One without hits of its own, as after they were refunded, needs no copy.
+            // An entry without hits, as after a refund, needs no copy.
             if end.is_none_or(|end| end.last.sum() == newest.sum()) {
                 return merge(occupant, view, LogEntry::new(at, sum), hits);
             }
@@ -289,8 +290,8 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    /// Counts hits in a log all of which has left: the last entry of the chain becomes the base, and the
-    /// newest entry is forgotten.
+    /// Counts hits in a log whose entries have all left the window. The last entry of the chain
+    /// becomes the base, and the newest entry is dropped.
     #[cold]
     #[inline(never)]
     fn restart_log(
@@ -342,8 +343,8 @@ impl<'m> CounterTable<'m> {
         count.into()
     }
 
-    /// Milliseconds until so much has left that there is room for what was asked for; 0 if there is, or
-    /// never will be.
+    /// Returns the milliseconds until enough hits have left for the asked ones; 0 if there is room,
+    /// or never will be.
     fn wait_for_log(
         &self,
         occupant: Occupant<'m>,
@@ -354,7 +355,7 @@ impl<'m> CounterTable<'m> {
     ) -> u64 {
         let limit = limit.min(MovingCount::MAX_LIMIT).thousandths();
         let cost = cost.thousandths();
-        // For a cost of zero, the rate is to be below the limit.
+        // For a cost of zero, the rate must be below the limit.
         let room = limit.wrapping_sub(cost.max(1));
         let (Ok(room), false) = (u64::try_from(room), view.has_left) else {
             return 0;
@@ -368,14 +369,15 @@ impl<'m> CounterTable<'m> {
         end.saturating_sub(time.age(now))
     }
 
-    /// The time of the entry with which at least `excess` thousandths have left; `None`: the newest one.
+    /// Returns the time of the entry with which at least `excess` thousandths have left; `None`
+    /// stands for the newest entry.
     fn obstacle_in_log(
         &self,
         occupant: Occupant<'m>,
         view: &LogView<'m>,
         excess: u64,
     ) -> Option<LogTime> {
-        // The chain may have begun since.
+        // The chain may have been created since.
         let base = view.base.or_else(|| self.tail(occupant).ok().flatten())?;
         let is_too_little = |entry: LogEntry| entry.since(view.base_sum) < excess;
         let place = self.last_place(occupant, base, is_too_little).ok()?;
@@ -383,7 +385,7 @@ impl<'m> CounterTable<'m> {
         Some(next.entry().ok().flatten()?.time())
     }
 
-    /// Reads the log of `key`: nothing for a key without a counter.
+    /// Reads the log of `key`; empty without a counter.
     pub(super) fn read_log(
         &self,
         counter: &Counter,
@@ -412,11 +414,11 @@ impl<'m> CounterTable<'m> {
         nothing.into()
     }
 
-    /// Refunds hits that were counted in a log within a minute before its newest hit, unless they have
-    /// left or the log is gone; returns whether it did.
+    /// Refunds hits of a log that were counted at most a minute before its newest hit, unless they
+    /// have left the window or the log is gone. Returns whether it did.
     ///
-    /// The sums of all entries from theirs on are lowered, the newest last: until then, and if this
-    /// process ends, the hits count as those of a later one.
+    /// Lowers the sums of all entries from theirs on, the newest last. Until then, or if this
+    /// process ends before, the hits count at the time of a later entry.
     pub(super) fn refund_to_log(&self, receipt: &Receipt<'m>) -> bool {
         let Some(slot) = self.slot_at(self.index_of(receipt.column)) else {
             return false;
@@ -443,7 +445,7 @@ impl<'m> CounterTable<'m> {
         false
     }
 
-    /// Lowers the entries from `time` on that come after the last one that was `lowered`.
+    /// Lowers the entries from `time` on, after the last one that was `lowered`.
     fn lower_log(
         &self,
         occupant: Occupant<'m>,
@@ -454,7 +456,7 @@ impl<'m> CounterTable<'m> {
         let word = newest_word(occupant.slot);
         let entry = newest(occupant.slot);
         if lowered.is_none() && entry.time() == time && !entry.is_marked() {
-            // As nearly always: nothing was counted since.
+            // The usual case: nothing was counted since.
             entry.replace(word, entry.without(value))?;
             fail_point!("log.refunded");
             return Ok(true);
@@ -473,10 +475,10 @@ impl<'m> CounterTable<'m> {
                 place = next;
             }
         } else if self.tail(occupant)?.is_some() {
-            // They have left.
+            // The hits have left the window.
             return Ok(false);
         }
-        // It may have been appended since, and is to be lowered there then.
+        // The entry may have been appended since, and must then be lowered in the chain.
         if newest(occupant.slot) != entry {
             return Err(Lost);
         }
@@ -486,7 +488,7 @@ impl<'m> CounterTable<'m> {
             let last = lowered.as_ref().map_or(Ok(None), LogPlace::entry)?;
             let is_appended = last.is_some_and(|last| last.time() == entry.time());
             if !is_appended && self.append_at_hand(occupant, entry)? {
-                // Now it is, and is to be lowered there.
+                // The entry was appended, and must be lowered in the chain.
                 return Err(Lost);
             }
             let reopened = LogEntry::new(entry.time().next(), entry.sum());
@@ -496,8 +498,8 @@ impl<'m> CounterTable<'m> {
         Ok(true)
     }
 
-    /// Returns the place after which entries are to be lowered. `None`: there is no chain, or the
-    /// hits have left.
+    /// Returns the place after which entries must be lowered. `None` without a chain, or if the
+    /// hits have left the window.
     fn start_of_lowering(
         &self,
         occupant: Occupant<'m>,
@@ -513,7 +515,7 @@ impl<'m> CounterTable<'m> {
         if !tail.entry()?.ok_or(Lost)?.time().is_before(time) {
             return Ok(None);
         }
-        // From near the end, if nothing before that is of the time.
+        // Starts near the end if no earlier entry has the time.
         match self.head_before(occupant, &tail, time) {
             Some(head) => Ok(Some(head)),
             None => {
@@ -524,7 +526,7 @@ impl<'m> CounterTable<'m> {
     }
 }
 
-/// Counts a hit without an entry of its own: what the newest entry has gets its time.
+/// Counts a hit without a new entry: all hits of the newest entry get its time.
 fn merge<'m>(
     occupant: Occupant<'m>,
     view: &LogView<'m>,

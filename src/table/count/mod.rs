@@ -1,8 +1,9 @@
-//! The work of a request in the table: charge, read and refund.
+//! Charges, reads and refunds hits in the table.
 //!
-//! - [`counting`]: windows, and the front page of all kinds; [`leveling`]: levels; [`log_counting`]: logs
+//! - [`counting`]: windows, and the entry points for all algorithms; [`leveling`]: levels;
+//!   [`log_counting`]: logs
 //! - [`reserve`]: hits that a store has charged ahead
-//! - [`reset`]: sets a counter to zero, in each of the [`counted_sizes`]
+//! - [`reset`]: sets a counter to zero, in all [`counted_sizes`]
 //! - [`rejections`]: counts rejected keys
 
 pub(super) mod counted_sizes;

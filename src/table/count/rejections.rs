@@ -1,5 +1,5 @@
-//! Keys of a namespace that were rejected most. A namespace has a sketch from its first rejection
-//! on, if there is one for it.
+//! The most rejected keys of a namespace. A namespace gets a sketch with its first rejection, if
+//! one is free.
 
 use crate::policy::window::UnixMillis;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -10,32 +10,32 @@ use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::layout::DirectoryEntry;
 use crate::table::zone::sketch::{RejectedKey, Sketch};
 
-/// Word of an entry whose namespace gets no sketch.
+/// Value of an entry whose namespace gets no sketch.
 const NONE: u64 = u64::MAX;
 
 /// The sketch of a namespace's rejections.
 enum Followed {
-    /// Nothing yet: there was none.
+    /// No sketch was needed yet.
     NotYet,
-    /// Nothing: all sketches are others'.
+    /// None: all sketches belong to other namespaces.
     ByNone,
-    /// The sketch of this number.
+    /// The number of the sketch.
     By(u64),
 }
 
-/// The keys of a namespace that were rejected most.
+/// The most rejected keys of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopRejected {
-    /// Keys, the largest counts first.
+    /// Keys by descending counts.
     pub keys: Vec<RejectedKey>,
-    /// By how much any count may be too small.
+    /// The most by which a count can be too small.
     pub missed: u64,
-    /// Greatest number of followed keys; 0: the zone has no room for a sketch.
+    /// Most keys that are tracked; 0 if the zone has no room for a sketch.
     pub followed: usize,
 }
 
 impl<'m> CounterTable<'m> {
-    /// Counts a rejection of `key` in the namespace of `counter`.
+    /// Counts a rejection of `key`, in the namespace of `counter`.
     pub fn count_rejected_key(&self, counter: &Counter, key: Key<'_>, now: UnixMillis) {
         let Some(entry) = self.entry(counter.namespace) else {
             return;
@@ -46,7 +46,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// The keys of `namespace` that were rejected most in the last minutes.
+    /// Returns the most rejected keys of `namespace` in the last minutes.
     pub fn top_rejected(&self, namespace: NamespaceIndex, now: UnixMillis) -> TopRejected {
         let sketches = &self.parts.sketches;
         let followed = self.entry(namespace).map(DirectoryEntry::followed);
@@ -75,8 +75,8 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Has a namespace get a sketch that is free, if there is one. It may be its own already, if a process was
-    /// killed at this.
+    /// Claims a free sketch for a namespace. If a process was killed while it claimed one, the
+    /// namespace finds that one again.
     #[cold]
     fn claim_sketch(&self, namespace: NamespaceIndex, entry: &DirectoryEntry) -> Followed {
         let mine = owner_word(namespace);
@@ -94,7 +94,7 @@ impl<'m> CounterTable<'m> {
         Followed::of_word(noted.map_or_else(|other| other, |_| word))
     }
 
-    /// Gives the sketches of a namespace back that is none any more.
+    /// Releases the sketches of a namespace that is removed.
     pub(crate) fn release_sketches(&self, namespace: NamespaceIndex, entry: &DirectoryEntry) {
         entry.sketch.store(0, Release);
         let sketches = &self.parts.sketches;
@@ -106,7 +106,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Has namespaces that got no sketch look again: others may have given theirs back.
+    /// Lets namespaces without a sketch try again, since others may have released theirs.
     pub(crate) fn retry_sketches(&self) {
         for entry in self.parts.directory {
             let _ = entry.sketch.compare_exchange(NONE, 0, Relaxed, Relaxed);

@@ -1,15 +1,17 @@
-//! Reserves: hits of a key that its store has charged ahead, to be spent here without asking it.
+//! Reserves: hits of a key that its store has charged ahead, and that this node spends without
+//! asking it.
 //!
-//! A reserve has a slot of its own, as a counter that is not synced: what was spent in a window is in the
-//! column of what this node counted, and what was granted, below zero, in the column of what others did.
-//! While the window lasts, both only grow, but for what a request puts back that it did not need. So
-//! a process that has just read what was granted knows of nothing more than there is, and one
-//! compare-and-swap of the other word spends: never more than was granted, by however many processes.
+//! A reserve has a slot of its own, like a counter that is not synced. The column of this node's
+//! hits contains what was spent in a window; the column of other nodes' hits contains what was
+//! granted, as a negative number. During a window both only grow, except when a request puts
+//! unneeded hits back. A process that has read the granted hits thus never overestimates them, and
+//! one compare-and-swap of the spent hits spends: all processes together never spend more than was
+//! granted.
 //!
-//! Windows are those of the store's clock, which is the time that is passed here. What is left is taken out by
-//! spending all of it ([`CounterTable::drain`]), and only then counted as hits below zero of the key's own
-//! counter ([`CounterTable::give_back`]), which a sync pushes as any: a process that ends in between leaves
-//! it charged.
+//! Windows are of the store's clock, whose time callers pass. Unused hits are first taken out by
+//! spending all of them ([`CounterTable::drain`]), and then counted below zero in the key's own
+//! counter ([`CounterTable::give_back`]), which a sync pushes like any other. If a process ends
+//! between the two, the hits stay charged.
 
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
@@ -27,13 +29,14 @@ use crate::table::zone::counter::{Counter, Key};
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::lease::{IsHeld, LeaseLost, confirm};
 
-/// Number in the identities of reserves, in place of a kind of counters.
+/// Takes the place of the kind of counter in the identity of a reserve.
 const RESERVES: u8 = u8::MAX;
 
-/// Milliseconds.
+/// In milliseconds.
 const LATELY: u64 = 1000;
 
-/// The reserve of a key under one limit: what was charged under it, another limit may not admit.
+/// The reserve of a key under one limit. Hits that were charged under one limit may not be admitted
+/// by another.
 #[derive(Clone, Copy, Debug)]
 pub struct Reserve {
     reserves: Counter,
@@ -45,21 +48,21 @@ pub struct Reserve {
 pub struct ReservedHits {
     /// Hits that the store has charged.
     pub granted: Hits,
-    /// Hits of these that were spent.
+    /// Those of them that were spent.
     pub spent: Hits,
 }
 
-/// The result of spending.
+/// The result of spending hits.
 #[derive(Debug)]
 pub struct Spent<'m> {
     /// Hits that are left.
     pub left: Hits,
-    /// Receipt by which the hits are put back; `None`: they cost nothing.
+    /// Receipt for putting the hits back; `None` for a cost of zero.
     pub receipt: Option<Receipt<'m>>,
 }
 
 impl ReservedHits {
-    /// Returns the hits that can be spent.
+    /// Returns the hits that can still be spent.
     pub fn left(self) -> Hits {
         self.granted.minus(self.spent).max(Hits::ZERO)
     }
@@ -80,20 +83,20 @@ impl Reserve {
         self.id
     }
 
-    /// The size of its windows.
+    /// Returns the size of the reserve's windows.
     pub fn size(&self) -> WindowSize {
         self.reserves.size
     }
 }
 
 impl<'m> CounterTable<'m> {
-    /// The reserves of `namespace`, whose name is `name`, in windows of `size`.
+    /// Returns the reserves of `namespace`, whose name is `name`, in windows of `size`.
     pub fn reserves(&self, namespace: NamespaceIndex, name: &[u8], size: WindowSize) -> Counter {
         let counter = self.counter(namespace, name, size);
         Counter { mask: self.hasher.mask(name, RESERVES, size.millis()), ..counter }
     }
 
-    /// Returns the reserve of `key` under a limit of so many hits.
+    /// Returns the reserve of `key` under a limit of `limit` hits.
     pub fn reserve(
         &self,
         reserves: &Counter,
@@ -101,14 +104,15 @@ impl<'m> CounterTable<'m> {
         limit: Hits,
         algorithm: Algorithm,
     ) -> Reserve {
-        // Both halves are pseudo-random: whatever differs in one of them, in both or in neither, is another one.
+        // Both halves are pseudo-random, so another limit or algorithm makes another identity.
         let Identity([one, two]) = reserves.identity(key);
         let limit = limit.thousandths().cast_unsigned();
         let other = limit.rotate_left(32) ^ u64::from(algorithm.wire_id());
         Reserve { reserves: *reserves, id: Identity([one ^ limit, two ^ other]) }
     }
 
-    /// Whether a key was counted, or asked about, within the last second: then it is worth a reserve.
+    /// Returns whether a key was counted or asked about within the last second, and so is worth a
+    /// reserve.
     pub fn was_used_lately(&self, counter: &Counter, key: Key<'_>, now: UnixMillis) -> bool {
         let found = self.find(counter.identity(key));
         found.is_some_and(|it| {
@@ -117,16 +121,16 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    /// Sees to it that a reserve has a slot. Returns `false` if there is none to be had without taking one
-    /// that this node counts in.
+    /// Gives a reserve a slot. Returns `false` if every possible slot belongs to a counter with
+    /// hits of this node.
     pub fn make_room_for_reserve(&self, reserve: &Reserve, clock: &impl Clock) -> bool {
         let found = self.find(reserve.id);
         let found = found.or_else(|| self.insert_gently(&reserve.reserves, reserve.id, clock));
         found.is_some()
     }
 
-    /// Spends `cost` hits of a reserve at `now`, or only looks whether there are any, if it is zero. `None`: there
-    /// are not so many.
+    /// Spends `cost` hits of a reserve at `now`; a cost of zero only checks whether any are left.
+    /// `None` if there are not enough.
     #[inline]
     pub fn spend(&self, reserve: &Reserve, cost: Hits, now: UnixMillis) -> Option<Spent<'m>> {
         let size = reserve.reserves.size;
@@ -134,7 +138,7 @@ impl<'m> CounterTable<'m> {
             let occupant = self.find(reserve.id)?;
             let columns = WindowColumns::read(occupant.slot, occupant.meta, size.at(now));
             let left = ReservedHits::of(&columns).left();
-            // Stamps of long ago may look like those of now.
+            // The stamps of a long unused reserve may look current.
             if left < cost || left == Hits::ZERO || occupant.is_old(size, now) {
                 return None;
             }
@@ -142,14 +146,15 @@ impl<'m> CounterTable<'m> {
                 return Some(Spent { left, receipt: None });
             }
             let new = WindowCount::new(columns.stamp, columns.counted.plus_value(cost));
-            // AcqRel: as where hits are counted.
+            // AcqRel, as for counting a hit.
             let swapped =
                 columns.current.compare_exchange(columns.word.bits(), new.bits(), AcqRel, Relaxed);
             if swapped.is_err() {
                 continue;
             }
             fail_point!("reserve.spent");
-            // If the slot changed hands meanwhile, what was spent went with it, and so did the rest.
+            // If the slot has another occupant by now, the spent hits and the rest of the reserve
+            // are lost.
             return occupant.is_there().then_some(Spent {
                 left: left.minus(cost),
                 receipt: Some(Receipt { column: columns.current, stamp: new.stamp(), value: cost }),
@@ -157,26 +162,26 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Puts back what was spent, unless its window or the reserve is gone; returns whether it did.
+    /// Puts spent hits back, unless their window or the reserve is gone. Returns whether it did.
     pub fn put_back(&self, reserve: &Reserve, receipt: &Receipt<'m>) -> bool {
         self.refund(&reserve.reserves, receipt)
     }
 
-    /// Adds hits to a reserve that the store has charged in window number `window`, at `clock` of the store.
-    /// Returns whether they can be spent in it.
+    /// Adds hits that the store has charged in window `window` to a reserve. `clock` is the
+    /// store's. Returns whether the hits can be spent in that window.
     pub fn grant(&self, reserve: &Reserve, hits: Hits, window: u64, clock: &impl Clock) -> bool {
         let size = reserve.reserves.size;
         let found = self.find(reserve.id);
         let found = found.or_else(|| self.insert_gently(&reserve.reserves, reserve.id, clock));
         let Some(occupant) = found else { return false };
-        // Before the hits: what spends them sees that they are not of long ago.
+        // Before the hits, so that a process that spends them sees that they are current.
         occupant.wake(size, clock.now());
         let stamp_of = |number| Stamp::new(number, occupant.meta.generation());
         let (stamp, next) = (stamp_of(window), stamp_of(window.wrapping_add(2)));
         let (granted, _) = occupant.slot.remote_columns(window);
         loop {
             let word = load(granted);
-            // A word of the next occupancy looks just like one of an older window.
+            // A word of the next occupancy looks like one of an older window.
             if word.stamp() == next || !occupant.is_there() {
                 return false;
             }
@@ -189,24 +194,24 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Returns the state of a reserve in window number `window`, which matters at `now`.
+    /// Returns the state of a reserve in window `window`, if that is current at `now`.
     pub fn reserved(&self, reserve: &Reserve, window: u64, now: UnixMillis) -> ReservedHits {
         let found = self.find(reserve.id);
         let found = found.filter(|it| !it.is_old(reserve.reserves.size, now));
         found.map_or_else(ReservedHits::default, |it| reserved_in(it, window))
     }
 
-    /// Takes all that is left of a reserve in window number `window`, which matters at `now`: the caller may
-    /// give it back, and nothing else can spend it.
+    /// Takes all hits left of a reserve in window `window`, if that is current at `now`. Nothing
+    /// else can spend them, so the caller may give them back.
     pub fn drain(&self, reserve: &Reserve, window: u64, now: UnixMillis) -> Hits {
         let found = self.find(reserve.id);
         let found = found.filter(|it| !it.is_old(reserve.reserves.size, now));
         found.map_or(Hits::ZERO, |it| drain_window(it, window))
     }
 
-    /// Counts hits below zero of `key` in window number `window`, for the next sync to push: the store has
-    /// charged them, and they were not spent. Returns `false` if the window cannot be counted in any more, or there is
-    /// no place to: then they stay charged.
+    /// Counts hits below zero of `key` in window `window`, for the next sync to push: the store has
+    /// charged these hits, and they were not spent. Returns `false` if the window has ended or
+    /// there is no slot; then the hits stay charged.
     pub fn give_back(
         &self,
         counter: &Counter,
@@ -221,7 +226,7 @@ impl<'m> CounterTable<'m> {
             return false;
         };
         self.prepare_sync(occupant, counter, key, clock);
-        // It may have become a synced one just now.
+        // The counter may have become a synced one just now.
         let occupant = Occupant::of(occupant.slot);
         if !occupant.slot.has_identity(id) {
             return false;
@@ -239,8 +244,9 @@ impl<'m> CounterTable<'m> {
             let new = WindowCount::new(stamp, word.hits_of(stamp).minus(hits));
             let (told, least) = (load(remote), Hits::ZERO.minus(new.hits()));
             if told.hits_of(stamp) < least && told.stamp() != next && occupant.is_there() {
-                // The store has charged that at least, if the counter knows nothing of it: no sum below zero is room. If this
-                // fails, something has just been noted.
+                // The store has charged at least these hits, which the counter's own record may not
+                // contain: a negative sum must not admit more. If the exchange fails, another
+                // process has just set the word.
                 let least = WindowCount::new(stamp, least).bits();
                 let _ = remote.compare_exchange(told.bits(), least, AcqRel, Relaxed);
                 fail_point!("reserve.noted");
@@ -254,12 +260,12 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// The store has lost what it had charged ahead: voids all reserves of the namespace, and forgets what was given back
-    /// of counters of `part` and is not pushed yet.
+    /// Voids all reserves of the namespace, because the store has lost the charged hits. Also
+    /// discards hits of counters in `part` that were given back and not pushed yet.
     ///
     /// # Errors
     ///
-    /// [`LeaseLost`]. The next holder does all of it.
+    /// [`LeaseLost`]; the next holder repeats all of it.
     pub fn void_reserves<'p>(
         &self,
         part: impl Into<Part<'p>>,
@@ -275,20 +281,20 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// The store has lost what it had: forgets what was given back of counters of `part`, and voids all reserves
-    /// of the namespace. What was charged ahead is gone with the rest, and giving it back would admit it
-    /// a second time.
+    /// Discards hits of counters in `part` that were given back, and voids all reserves of the
+    /// namespace, because the store has lost its data. The charged hits are lost too, and giving
+    /// them back would admit them a second time.
     ///
     /// # Errors
     ///
-    /// [`LeaseLost`]. The next holder does all of it: what this one was about to forget then, it has forgotten, too.
+    /// [`LeaseLost`]; the next holder repeats all of it.
     pub fn forget_reserves<'p>(
         &self,
         part: impl Into<Part<'p>>,
         is_held: IsHeld<'_>,
     ) -> Result<(), LeaseLost> {
         let part = part.into();
-        // First: nothing of them is given back after that.
+        // First, so that no hits of the reserves are given back afterwards.
         self.void_all(part, is_held)?;
         for counter in self.occupants() {
             if counter.meta.is_synced() && self.is_in(part, counter, false) {
@@ -313,7 +319,7 @@ impl<'m> CounterTable<'m> {
         slots.map(Occupant::of)
     }
 
-    /// Has nothing be counted below what the store has.
+    /// Discards the hits of a counter that were counted below the store's count.
     fn forget_unpushed(
         &self,
         occupant: Occupant<'m>,
@@ -345,13 +351,13 @@ fn reserved_in(occupant: Occupant<'_>, window: u64) -> ReservedHits {
     let stamp = Stamp::new(window, occupant.meta.generation());
     let (spent, _) = occupant.slot.local_columns(window);
     let (granted, _) = occupant.slot.remote_columns(window);
-    // In the order in which they are written, the other way round: never more spent than granted.
+    // In the reverse order of the writes, so that spent hits never exceed granted ones.
     let spent = load(spent).hits_of(stamp);
     let granted = Hits::ZERO.minus(load(granted).hits_of(stamp));
     ReservedHits { granted, spent }
 }
 
-/// Spends all that is left in a window, and returns how much that was.
+/// Spends all hits left in a window. Returns their number.
 fn drain_window(occupant: Occupant<'_>, window: u64) -> Hits {
     let stamp_of = |number| Stamp::new(number, occupant.meta.generation());
     let (stamp, next) = (stamp_of(window), stamp_of(window.wrapping_add(2)));
@@ -375,7 +381,7 @@ fn drain_window(occupant: Occupant<'_>, window: u64) -> Hits {
     }
 }
 
-/// Has nothing be left of a reserve, if it is one: of a counter, nothing was granted.
+/// Empties a slot's reserve. Counters are unchanged, since they have no granted hits.
 fn void(occupant: Occupant<'_>, is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
     for (granted, spent) in occupant.slot.remote.iter().zip(&occupant.slot.local) {
         loop {
@@ -399,7 +405,7 @@ fn void(occupant: Occupant<'_>, is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
     Ok(())
 }
 
-/// Has nothing be counted below zero.
+/// Discards hits of a counter that are below zero.
 fn forget_given_back(occupant: Occupant<'_>, is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
     for local in &occupant.slot.local {
         loop {

@@ -1,13 +1,13 @@
-//! Setting a counter to zero, for the node and for all that are synced with it.
+//! Sets a counter to zero, for this node and all nodes that are synced with it.
 //!
-//! What this node counted of a synced counter is made minus what the others did, so that the sum is zero.
-//! To a sync it is hits that changed, as any: it pushes what takes the store's total to zero. What
-//! others have counted since, and not pushed, is on top of that. Of two nodes that do so before either
-//! knows, the later one makes the total less than zero, and is told so with the answer: it then counts
-//! as much again ([`CounterTable::count_again`]).
+//! This node's count of a synced counter becomes minus the other nodes' count, so that the sum is
+//! zero. A sync treats that like any change: it pushes the difference, which sets the store's total
+//! to zero. Hits that others have counted since, and not pushed, are added to that. If two nodes
+//! reset the counter before they know of each other, the later push makes the total negative. The
+//! answer says so, and that node counts the difference again ([`CounterTable::count_again`]).
 //!
-//! Each word is changed in one step from the value that it was read as, the window before first: a process may
-//! end between the two.
+//! Each word is changed in one step from the value that was read, the previous window first: a
+//! process may end between the two.
 
 use crate::policy::hits::Hits;
 use crate::policy::window::Clock;
@@ -21,7 +21,7 @@ use crate::table::zone::counter_ref::CounterRef;
 use crate::table::zone::counter_table::CounterTable;
 
 impl<'m> CounterTable<'m> {
-    /// Sets what is counted of `key` to zero: of windows, the current one and the one before.
+    /// Sets the count of `key` to zero: in the current window and the previous one.
     pub fn reset(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) {
         while let Some(occupant) = self.find(counter.identity(key)) {
             let is_reset = if counter.is_synced {
@@ -35,13 +35,13 @@ impl<'m> CounterTable<'m> {
             if is_reset {
                 return;
             }
-            // The slot was given to another key in this very moment.
+            // The slot was given to another key at this moment, so the loop starts again.
         }
     }
 
-    /// Notes that a key was set to zero in its store.
+    /// Records that a key was reset in its store.
     pub fn record_reset(&self) {
-        // Release: who sees it asks the store anew, after that.
+        // Release: a process that sees the new number asks the store afterwards.
         self.parts.resets.fetch_add(1, Release);
     }
 
@@ -50,7 +50,8 @@ impl<'m> CounterTable<'m> {
         self.parts.resets.load(Acquire)
     }
 
-    /// Sets the windows of a counter to zero. Returns `false` if the slot has another occupant by now.
+    /// Sets the windows of a counter to zero. Returns `false` if the slot has another occupant by
+    /// now.
     fn reset_windows(&self, occupant: Occupant<'m>, counter: &Counter, clock: &impl Clock) -> bool {
         let (size, mut now) = (counter.size, clock.now());
         loop {
@@ -73,7 +74,8 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Counts hits again that a reset took from window `number` in excess, if that is still counted in.
+    /// Counts hits again that a reset has subtracted twice from window `number`, if that still
+    /// counts.
     pub fn count_again(&self, counter: CounterRef, number: u64, hits: Hits) {
         let Some(occupant) = self.occupant_of(counter) else {
             return;
@@ -97,8 +99,8 @@ impl<'m> CounterTable<'m> {
     }
 }
 
-/// Sets the window `number` of a counter to zero. Returns whether it is, and not one that another process
-/// has just changed, or turned to a later window.
+/// Sets window `number` of a counter to zero. Returns false if another process has changed the word
+/// just now, or turned it to a later window.
 fn reset_window(occupant: Occupant<'_>, number: u64) -> bool {
     let stamp_of = |number| Stamp::new(number, occupant.meta.generation());
     let (stamp, next) = (stamp_of(number), stamp_of(number.wrapping_add(2)));
@@ -106,11 +108,11 @@ fn reset_window(occupant: Occupant<'_>, number: u64) -> bool {
     let (remote, _) = occupant.slot.remote_columns(number);
     let (word, remote) = (load(local), load(remote).hits_of(stamp));
     let zero = WindowCount::new(stamp, Hits::ZERO.minus(remote));
-    // What holds an older window, and is to hold nothing, is left so.
+    // A column of an older window already counts as zero.
     if word.hits_of(stamp) == zero.hits() {
         return true;
     }
-    // A word of the next occupancy looks just like one of an older window.
+    // A word of the next occupancy looks like one of an older window.
     if word.stamp() == next || !occupant.is_there() {
         return false;
     }

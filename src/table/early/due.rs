@@ -1,8 +1,10 @@
-//! The bell: a worker that has counted what is due rings it, and wakes the worker that pushes.
+//! The bell of a namespace: a worker that finds a counter due rings it, which wakes the worker that
+//! pushes.
 //!
-//! A word of the namespace says since when it is rung, so that it is rung once, and which worker synced last:
-//! that has a connection, so it is the one that is woken. If it does not come, since it was killed or
-//! stands still, the next worker to find a counter due wakes its own thread.
+//! A word of the namespace contains the time since which the bell is rung, so that it is rung once,
+//! and the worker that synced last. That worker has a connection to the store, so it is woken. If
+//! it does not react, because it was killed or stopped, the next worker that finds a counter due
+//! wakes its own thread.
 
 use crate::policy::window::UnixMillis;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, SeqCst};
@@ -13,11 +15,12 @@ use crate::table::words::meta::NamespaceIndex;
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::sync_state::SyncState;
 
-/// For how many milliseconds a worker that was woken may be on its way.
+/// Longest time that a woken worker may take, in milliseconds.
 const PATIENCE: u64 = 50;
 
-/// A namespace's word: one more than the number of the worker that synced last; since when the bell is rung, in
-/// Unix milliseconds, 0 if it is not; and whether more counters are due than there are cells for.
+/// The word of a namespace: the number of the worker that synced last, plus one; the time since
+/// which the bell is rung, in Unix milliseconds, or 0; and whether more counters are due than there
+/// are cells.
 #[derive(Clone, Copy)]
 struct EarlyWord(u64);
 
@@ -41,34 +44,34 @@ impl EarlyWord {
         EarlyWord(self.0 & !Self::TIME | at)
     }
 
-    /// All that was there to be told of is looked at now, by this worker.
+    /// Returns the word after `worker` has begun to push, with the bell not rung.
     fn begun_by(worker: u16) -> EarlyWord {
         EarlyWord(u64::from(worker).wrapping_add(1) & Self::WORKER)
     }
 }
 
 impl CounterTable<'_> {
-    /// Has `wake` called when counters are to be pushed before their time, with the number of the worker whose
-    /// thread is to do it; `own` is that of this process. For as long as there is the table, the first call
-    /// counts.
+    /// Sets the function that wakes a worker's thread, by the worker's number, for early pushes.
+    /// `own` is this process's number. Only the first call for a table has an effect.
     pub fn wake_by(&self, own: u16, wake: impl Fn(u16) + Send + Sync + 'static) {
         let wake = Box::new(wake);
         let _ = self.bell.set(Bell { own, wake });
     }
 
-    /// Rings for a namespace, of which something is due, unless it is rung, and not in vain.
+    /// Rings the bell of a namespace with a due counter, unless it is rung and the woken worker may
+    /// still react.
     pub(super) fn ring(&self, namespace: NamespaceIndex, now: UnixMillis) {
         let Some(entry) = self.entry(namespace) else {
             return;
         };
-        // What is new is written. Pairs with that in `begin_early`: either this sees that the bell is not
-        // rung any more, or what is new is seen there.
+        // The change was written before. Pairs with the fence in `begin_early`: either this process
+        // sees that the bell is not rung any more, or the other one sees the change.
         fence(SeqCst);
         let mut word = EarlyWord(entry.early.load(Acquire));
         let to = loop {
             let to = match word.rung_at() {
                 None => word.worker(),
-                // Or the clock was set back.
+                // A time in the future means that the clock was set back.
                 Some(at)
                     if now.0 > at.saturating_add(PATIENCE)
                         || at > now.0.saturating_add(PATIENCE) =>
@@ -81,7 +84,7 @@ impl CounterTable<'_> {
             let swapped = entry.early.compare_exchange(word.0, rung.0, AcqRel, Acquire);
             match swapped {
                 Ok(_) => break to,
-                // Another worker has rung, or has only noted that it has synced, or that there is a crowd.
+                // Another process has rung the bell, or changed another part of the word.
                 Err(other) => word = EarlyWord(other),
             }
         };
@@ -91,7 +94,7 @@ impl CounterTable<'_> {
         }
     }
 
-    /// Notes that more counters of a namespace are due than there are cells for.
+    /// Records that more counters of a namespace are due than there are cells.
     pub(super) fn record_crowd(&self, namespace: NamespaceIndex) {
         if let Some(entry) = self.entry(namespace) {
             entry.early.fetch_or(EarlyWord::CROWD, AcqRel);
@@ -101,36 +104,38 @@ impl CounterTable<'_> {
 }
 
 impl SyncState<'_> {
-    /// Whether the bell is rung.
+    /// Returns whether the bell is rung.
     pub fn is_rung(&self) -> bool {
         EarlyWord(self.entry.early.load(Acquire)).rung_at().is_some()
     }
 
-    /// Notes that this worker begins to push what is due: to be called before that is looked for. Returns
-    /// whether that is more than there are cells for: then it is all that changed.
+    /// Resets the bell, because this worker begins to push. To be called before the due counters
+    /// are read. Returns whether more counters were due than there are cells, so that all changes
+    /// must be pushed.
     pub fn begin_early(&self, worker: u16) -> bool {
         let begun = EarlyWord::begun_by(worker);
         let before = self.entry.early.swap(begun.0, AcqRel);
         fail_point!("early.begun");
-        // Pairs with that in `ring`.
+        // Pairs with the fence in `ring`.
         fence(SeqCst);
         before & EarlyWord::CROWD != 0
     }
 
-    /// The worker that synced last.
+    /// Returns the worker that synced last; `None` before the first sync.
     pub fn last_worker(&self) -> Option<u16> {
         EarlyWord(self.entry.early.load(Acquire)).worker()
     }
 
-    /// Notes that this worker has synced.
+    /// Records that this worker has synced.
     pub fn record_worker(&self, worker: u16) {
         let by = EarlyWord::begun_by(worker).0;
         let noted = |word| Some(word & !EarlyWord::WORKER | by);
-        // Cannot fail.
+        // The closure always returns a value, so this cannot fail.
         let _ = self.entry.early.fetch_update(AcqRel, Acquire, noted);
     }
 
-    /// Notes that [`SyncState::begin_early`] has returned what was not done.
+    /// Restores the mark that [`SyncState::begin_early`] returned, since not all changes were
+    /// pushed.
     pub fn leave_crowd(&self) {
         self.entry.early.fetch_or(EarlyWord::CROWD, AcqRel);
     }

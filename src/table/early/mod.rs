@@ -1,6 +1,6 @@
-//! Pushes before their time.
+//! Early pushes, before the period is over.
 //!
-//! - [`near`]: counters that come near their limits; [`near_look`]: how fast they grow
+//! - [`near`]: counters near their limits; [`near_look`]: how fast they grow
 //! - [`due`]: wakes the worker that pushes
 
 pub(super) mod due;

@@ -1,17 +1,19 @@
-//! Counters that come near their limits: those whose hits are to be pushed before the period is over, and the
-//! limits of those.
+//! Counters near their limits, whose hits are pushed before the period is over.
 //!
-//! A counter is due when its hits that the store has not, on this node, reach `max(1, R/2N, share*L/N)`: `L`
-//! its limit, `R` what remains of that as known here, `N` the nodes that live. Most counters are far from
-//! that: then what a request has in hand says so ([`CounterTable::look_at_limit`]). Otherwise what the store
-//! has is looked up, and a counter that is due gets a cell, in which the worker that pushes finds it, so that its work
-//! follows the counters that are due, and not all that changed.
+//! A counter is due when the hits of this node that the store has not reach `max(1, R/2N,
+//! share*L/N)`, where `L` is its limit, `R` the remaining part of `L` as known here, and `N` the
+//! number of living nodes. Most counters are far from that, which a request can tell from data that
+//! it has read anyway ([`CounterTable::look_at_limit`]). Only otherwise the hits that the store has
+//! are read. A due counter gets a cell, in which the worker that pushes finds it, so that its work
+//! depends on the number of due counters, not of all changes.
 //!
-//! There are some cells for the whole zone. A counter has a place in a few of them. If all of these are of
-//! counters that are due, its namespace is noted to have more than there are cells for: then all that changed is pushed.
-//! A cell is kept while nothing else needs it, for the limit: with that, the sync tells what was admitted above it.
+//! The zone has a fixed number of cells, and each counter can use a few of them. If other due
+//! counters occupy all of these, the namespace is marked, and all changes are pushed. A cell stays
+//! in use until another counter needs it, since it contains the limit, by which the sync computes
+//! how many hits were admitted above it.
 //!
-//! A process may end between any two steps: what was not noted is pushed with the period.
+//! A process may end between any two steps. Counters that it did not record are pushed with the
+//! period.
 
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::Hits;
@@ -28,21 +30,21 @@ use crate::table::zone::counter_ref::CounterRef;
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::near_cell::{EarlyShare, LimitWord, NearCell, NearLimit, NearWord};
 
-/// In how many cells a counter has a place.
+/// Number of cells that a counter can use.
 const PLACES: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// The result of giving a counter a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placed {
-    /// It is due now, and was not before.
+    /// The counter is newly due.
     New,
-    /// There is nothing new to tell.
+    /// The counter was due before.
     Known,
-    /// There is none.
+    /// There is no free cell.
     NoRoom,
 }
 
-/// Groups slot numbers: returns each group, in order, with the bits of its slots.
+/// Groups slot numbers. Returns each group, in order, with the bits of its slots.
 pub(super) fn by_group(indices: impl IntoIterator<Item = usize>) -> Vec<(usize, u64)> {
     let places = indices.into_iter();
     let mut places: Vec<_> = places.map(|it| (it / 64, 1 << (it % 64))).collect();
@@ -58,10 +60,10 @@ pub(super) fn by_group(indices: impl IntoIterator<Item = usize>) -> Vec<(usize, 
 }
 
 impl<'m> CounterTable<'m> {
-    /// Looks whether a synced counter is due that was just counted in.
+    /// Checks whether a synced counter is due after a hit.
     ///
-    /// Only if all of this window's hits, times twice the nodes, are what remains of the limit at least. That is
-    /// looked at first.
+    /// Starts with a cheap test: the counter can be due only if all hits of this window, times
+    /// twice the number of nodes, reach the remaining part of the limit.
     #[inline(always)]
     pub(crate) fn look_at_limit(
         &self,
@@ -82,7 +84,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Looks at a counter that another limit of the same request has counted in.
+    /// Checks a counter that another limit of the same request has counted in.
     pub(crate) fn look_at_further_limit(
         &self,
         counter: &Counter,
@@ -101,15 +103,15 @@ impl<'m> CounterTable<'m> {
         self.look_closer(occupant, counter, limit, (reading, local), clock);
     }
 
-    /// Returns the hits times twice the number of nodes; 0 before that number is known.
+    /// Returns `hits` times twice the number of nodes; 0 while that number is unknown.
     #[inline(always)]
     fn by_nodes(&self, counter: &Counter, hits: Hits) -> i64 {
-        // 48 bits, and 15.
+        // 48 bits and 15 bits, so the product cannot overflow.
         let nodes = i64::from(self.nodes_of(counter.namespace));
         hits.thousandths().wrapping_mul(nodes << 1)
     }
 
-    /// Returns the number of living nodes; 0 before it is known.
+    /// Returns the number of living nodes; 0 while it is unknown.
     #[inline(always)]
     fn nodes_of(&self, namespace: NamespaceIndex) -> u32 {
         let entry = self.parts.directory.get(namespace.get());
@@ -128,7 +130,7 @@ impl<'m> CounterTable<'m> {
     ) {
         let window = reading.windows().window;
         let unpushed = local.minus(self.pushed(occupant, window));
-        // Of what refuses nothing, the window's own hits are what is near.
+        // Without a limit, the window's own hits are compared.
         let algorithm = limit.algorithm.unwrap_or(Algorithm::Fixed);
         let rest = limit.hits.minus(algorithm.rate(counter.size, reading));
         let kept = counter.early.kept(self.nodes_of(counter.namespace), limit.hits, rest);
@@ -153,12 +155,13 @@ impl<'m> CounterTable<'m> {
         for _ in 0..PLACES {
             let cells = || self.cells_of(word);
             let known = cells().find(|(_, found)| found.not_due() == word);
-            // What was never used, or is not due any more.
+            // A cell that was never used, or whose counter is not due any more.
             let free = || cells().find(|(_, found)| !found.is_due());
             let Some((cell, found)) = known.or_else(free) else {
                 return Placed::NoRoom;
             };
-            // Before the counter: whoever reads it there finds its own limit. Until then, its tag is of no use.
+            // Before the counter, so that a reader of the counter finds its own limit. Until then,
+            // the limit's tag matches no counter.
             if let Some(limit) = &limit {
                 cell.limit.store(limit.0, Release);
             }
@@ -167,7 +170,7 @@ impl<'m> CounterTable<'m> {
                 return Placed::Known;
             }
             let swapped = cell.counter.compare_exchange(found.0, new.0, AcqRel, Relaxed);
-            // If it fails, another process is at it.
+            // If the exchange fails, another process is using the cell.
             if swapped.is_ok() {
                 fail_point!("near.placed");
                 return if is_due { Placed::New } else { Placed::Known };
@@ -176,7 +179,7 @@ impl<'m> CounterTable<'m> {
         Placed::NoRoom
     }
 
-    /// The cells in which a counter has a place, with what they hold.
+    /// Returns the cells that a counter can use, with their contents.
     fn cells_of(&self, word: NearWord) -> impl Iterator<Item = (&'m NearCell, NearWord)> {
         let cells: &'m [NearCell] = self.parts.near;
         let mixed = (word.0 >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -186,7 +189,7 @@ impl<'m> CounterTable<'m> {
         cells.map(|cell| (cell, NearWord(cell.counter.load(Acquire))))
     }
 
-    /// The limit under which a counter came near it last, if that is known still.
+    /// Returns the limit that a counter last came near to; `None` if it is not known any more.
     pub fn limit_of(&self, counter: CounterRef) -> Option<(Hits, Algorithm)> {
         let occupant = self.occupant_of(counter)?;
         let word = NearWord::new(self.index_of(occupant.slot), occupant.meta);
@@ -195,9 +198,9 @@ impl<'m> CounterTable<'m> {
         LimitWord(cell.limit.load(Acquire)).limit_of(word)
     }
 
-    /// Returns how many of the last `diff` hits that this node pushed exceed the counter's limit.
-    /// They exceed it by the store's count, or in a sliding window by the rate at `now`; `diff` at
-    /// most. Zero if no limit is known.
+    /// Returns how many of the last `diff` hits that this node pushed exceed the counter's limit,
+    /// by the store's count, or in a sliding window by the rate at `now`. At most `diff`; zero if
+    /// the limit is unknown.
     pub fn excess(&self, counter: CounterRef, window: u64, diff: Hits, now: UnixMillis) -> Hits {
         let (Some(occupant), Some((limit, algorithm))) =
             (self.occupant_of(counter), self.limit_of(counter))
@@ -210,7 +213,7 @@ impl<'m> CounterTable<'m> {
         let at = size.at(now);
         let elapsed = match at.number == window {
             true => at.elapsed,
-            // Of one that has ended, what was before it does not count any more.
+            // In a window that has ended, the previous window does not count any more.
             false => size.millis(),
         };
         let number = window;
@@ -222,16 +225,16 @@ impl<'m> CounterTable<'m> {
         above.min(diff).max(Hits::ZERO)
     }
 
-    /// Whether counters of `part` are due.
+    /// Returns whether counters of `part` are due.
     pub fn has_due<'p>(&self, part: impl Into<Part<'p>>) -> bool {
         let part = part.into();
         let mut cells = self.parts.near.iter();
         cells.any(|cell| self.due_in(cell, part).is_some())
     }
 
-    /// Takes the counters of `part` that are due still, where nodes keep `early`: where
-    /// [`CounterTable::take_changes_at`] finds them, in the order of groups. One was counted in while its hits were
-    /// on their way may be due no more.
+    /// Takes the counters of `part` that are still due when nodes keep `early`, as places for
+    /// [`CounterTable::take_changes_at`], in the order of groups. A counter may not be due any more
+    /// if it was hit while its hits were in flight.
     pub fn take_due<'p>(
         &self,
         part: impl Into<Part<'p>>,
@@ -245,8 +248,8 @@ impl<'m> CounterTable<'m> {
                 self.free_if_gone(cell);
                 continue;
             };
-            // Before the counter is read: if hits are counted meanwhile, it may be due again. If this fails,
-            // another process has taken it.
+            // Before the counter is read, so that a later hit makes it due again. If the exchange
+            // fails, another process has taken it.
             let rest = word.not_due().0;
             let taken = cell.counter.compare_exchange(word.0, rest, AcqRel, Relaxed);
             fail_point!("near.taken");
@@ -257,7 +260,8 @@ impl<'m> CounterTable<'m> {
         by_group(due)
     }
 
-    /// Whether the counter in slot number `index`, which was due, is so by what the store has now.
+    /// Returns whether the counter in slot `index` is still due, with the hits that the store has
+    /// now.
     fn is_due_still(
         &self,
         cell: &NearCell,
@@ -272,7 +276,7 @@ impl<'m> CounterTable<'m> {
         };
         let word = NearWord::new(index, occupant.meta);
         let limit = LimitWord(cell.limit.load(Acquire)).limit_of(word);
-        // One beyond which hits are counted is not known.
+        // Without a known limit, the counter cannot be compared.
         let Some((limit, algorithm)) = limit else {
             return true;
         };
@@ -283,7 +287,7 @@ impl<'m> CounterTable<'m> {
         kept.is_some_and(|kept| unpushed >= kept)
     }
 
-    /// Frees the cell of a counter that is due, and gone.
+    /// Frees the cell of a due counter that is gone.
     fn free_if_gone(&self, cell: &NearCell) {
         let word = NearWord(cell.counter.load(Acquire));
         let Some((index, generation)) = word.counter().filter(|_| word.is_due()) else {
@@ -296,7 +300,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Forgets which counters are due.
+    /// Marks all counters as not due.
     pub(crate) fn forget_due(&self) {
         for cell in self.parts.near {
             cell.counter.store(0, Release);
@@ -304,15 +308,14 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Returns the word of a cell, and the index of the slot, if the cell is of a counter of `part`
-    /// that is due.
+    /// Returns the word of a cell, and the slot's index, if its counter is due and in `part`.
     fn due_in(&self, cell: &NearCell, part: Part<'_>) -> Option<(NearWord, usize)> {
         let word = NearWord(cell.counter.load(Acquire));
         let (index, _) = word.counter().filter(|_| word.is_due())?;
         self.near_occupant(word, part).map(|_| (word, index))
     }
 
-    /// The counter that a cell with this word is of, if it is there still and one of `part`.
+    /// Returns the counter of a cell with this word, if it still exists and is in `part`.
     pub(super) fn near_occupant(&self, word: NearWord, part: Part<'_>) -> Option<Occupant<'m>> {
         let (index, generation) = word.counter()?;
         let occupant = Occupant::of(self.slot_at(index)?);

@@ -1,5 +1,5 @@
-//! Counters near their limits, of stores without a channel: how fast they grow says when the store is asked what others
-//! have pushed ([`PollSchedule`](crate::engine::PollSchedule)).
+//! Growth of counters near their limits, for stores without a channel. It determines when the store
+//! is polled for other nodes' pushes ([`PollSchedule`](crate::engine::PollSchedule)).
 
 use super::near::by_group;
 use crate::policy::algorithm::Algorithm;
@@ -12,25 +12,25 @@ use crate::table::words::slot::Occupant;
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::near_cell::{LimitWord, NearCell, NearWord};
 
-/// A counter that came near its limit, as it is known at a moment.
+/// A counter near its limit, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NearCount {
-    /// Occupancy of the counter: the same number while the counter stays in its slot.
+    /// Identifies the counter while it stays in its slot.
     pub occupancy: u64,
-    /// The size of its windows.
+    /// Size of its windows.
     pub size: WindowSize,
-    /// The window that it is, and the time in it.
+    /// The current window, and the time in it.
     pub at: WindowPosition,
     /// Hits of all nodes in this window.
     pub hits: Hits,
-    /// Its limit, and how it is read.
+    /// Its limit and algorithm.
     pub limit: (Hits, Algorithm),
-    /// Used part of the limit.
+    /// The rate that is compared with the limit.
     pub rate: Hits,
 }
 
 impl<'m> CounterTable<'m> {
-    /// The counters of `part` that came near a limit, as long as that is known.
+    /// Returns the counters of `part` that have a cell.
     pub fn near<'p>(
         &self,
         part: impl Into<Part<'p>>,
@@ -58,8 +58,8 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    /// Returns the groups and bits, in order, at which [`CounterTable::take_changes_at`] finds near
-    /// counters that changed, whether they are due or not.
+    /// Returns the places for [`CounterTable::take_changes_at`] of changed counters that have a
+    /// cell, due or not, in order.
     pub fn near_places<'p>(&self, part: impl Into<Part<'p>>) -> Vec<(usize, u64)> {
         let part = part.into();
         let cells = self.parts.near.iter();
@@ -67,8 +67,7 @@ impl<'m> CounterTable<'m> {
         by_group(found.map(|(index, _)| index))
     }
 
-    /// Returns the word of a cell, due or not, and its counter, as [`CounterTable::near_occupant`]
-    /// does.
+    /// Returns the word of a cell and its counter, due or not. See [`CounterTable::near_occupant`].
     fn occupant_in(&self, cell: &NearCell, part: Part<'_>) -> Option<(NearWord, Occupant<'m>)> {
         let word = NearWord(cell.counter.load(Acquire)).not_due();
         Some((word, self.near_occupant(word, part)?))

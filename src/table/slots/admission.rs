@@ -1,4 +1,4 @@
-//! On what condition hits are counted, and what came of it.
+//! The condition under which hits are counted, and the result.
 
 use crate::policy::algorithm::{Algorithm, Reading};
 use crate::policy::hits::Hits;
@@ -8,23 +8,25 @@ use crate::table::words::word::Stamp;
 use crate::table::zone::counter::Counter;
 use crate::table::zone::near_cell::NearLimit;
 
-/// On what condition hits are counted.
+/// The condition under which hits are counted.
 #[derive(Clone, Copy, Debug)]
 pub enum Admission {
-    /// Always.
+    /// Always count.
     Unconditional,
-    /// Always; what is read is about a limit, in a log.
+    /// Always count, in a log; the reading is for this limit.
     Regardless(Hits),
-    /// Always, but only as many of a bucket as fill it to the limit; what is read is about that.
+    /// Always count, in a bucket, but no more than fill it to the limit; the reading is for this
+    /// limit.
     Filling(Hits),
-    /// If the rate including them is at most the limit.
+    /// Count if the rate including the hits is at most the limit.
     Within(Hits, Algorithm),
-    /// Never, since another limit refused: what is done with each hit is done. Only for levels.
+    /// Never count, since another limit refused, but apply the effects of a refused hit. Only for
+    /// levels.
     Refused,
 }
 
 impl Admission {
-    /// The limit that was asked, if one was.
+    /// Returns the limit that was asked; `None` without one.
     #[inline(always)]
     pub(crate) fn limit(self) -> Option<NearLimit> {
         match self {
@@ -38,7 +40,7 @@ impl Admission {
         }
     }
 
-    /// Whether `value` hits of a counter are counted, of which this is read before.
+    /// Returns whether `value` hits are counted after the reading `before`.
     #[inline(always)]
     pub(crate) fn admits(self, size: WindowSize, before: &Reading, value: Hits) -> bool {
         match self {
@@ -49,12 +51,12 @@ impl Admission {
     }
 }
 
-/// A hit whose waiting time is computed beside the count.
+/// A hit whose waiting time is computed with the count.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedHit {
-    /// Under this limit.
+    /// The limit.
     pub limit: Hits,
-    /// Cost of the hit.
+    /// Its cost.
     pub cost: Hits,
 }
 
@@ -63,14 +65,14 @@ pub struct AskedHit {
 pub struct Counted<'m> {
     /// Reading after the count.
     pub reading: Reading,
-    /// Whether the condition was met, and the hits were counted.
+    /// Whether the condition held and the hits were counted.
     pub admitted: bool,
-    /// Receipt of the hits, if they were counted:
-    /// [`CounterTable::refund`](crate::table::CounterTable::refund) takes it.
+    /// Receipt for [`CounterTable::refund`](crate::table::CounterTable::refund); `None` if no hits
+    /// were counted.
     pub receipt: Option<Receipt<'m>>,
 }
 
-/// The place where hits were counted.
+/// The place in which hits were counted.
 #[derive(Debug)]
 pub struct Receipt<'m> {
     pub(crate) column: &'m AtomicU64,
@@ -79,7 +81,7 @@ pub struct Receipt<'m> {
 }
 
 impl Receipt<'_> {
-    /// The hits that were counted.
+    /// Returns the hits that were counted.
     #[inline]
     pub fn value(&self) -> Hits {
         self.value
@@ -87,7 +89,7 @@ impl Receipt<'_> {
 }
 
 impl<'m> Counted<'m> {
-    /// Nothing is known, and nothing was counted.
+    /// Returns the result without a reading, and without counted hits.
     #[cold]
     pub(crate) fn unknown() -> Self {
         Counted { reading: Reading::default(), admitted: true, receipt: None }
@@ -105,8 +107,8 @@ impl<'m> Counted<'m> {
 }
 
 impl Counter {
-    /// Returns the hits of `value` with which a new counter begins: all, unless the limit refuses
-    /// them, or more than counting has to be done.
+    /// Returns the hits of `value` with which a new counter begins: all of them, or zero if the
+    /// limit refuses them or the algorithm needs more than the count.
     #[inline]
     pub(crate) fn first_hits(&self, value: Hits, admission: Admission) -> Hits {
         let is_admitted = admission.admits(self.size, &Reading::default(), value);

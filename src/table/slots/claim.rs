@@ -1,4 +1,4 @@
-//! Taking a slot: which one costs least, and the claim on it while it is prepared for its next use.
+//! Claims a slot: chooses the cheapest one, and holds it while it is prepared for its next use.
 
 use super::columns::{WindowColumns, load};
 use super::level;
@@ -15,19 +15,19 @@ use crate::table::words::word::{Generation, Stamp};
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::event_lines::NamespaceLine;
 
-/// Longest time of an insertion, in milliseconds, unless its process was stopped or killed.
+/// Longest time that an insertion takes, in milliseconds, unless its process is stopped or killed.
 pub(super) const CLAIM_MILLIS: u64 = 1000;
 
-/// The order in which slots are given away: the least first.
+/// Cost of claiming a slot. The cheapest slot is claimed first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ClaimCost {
     Free,
     /// Claimed by a process that was stopped or killed.
     Abandoned,
-    /// Occupied; then the least recently used (smaller), and of those of one tick that with the
-    /// fewest hits: a limited key in the middle of a flood of new ones.
+    /// Occupied. The least recently used (smallest) is claimed first, and of those of one tick the
+    /// one with the fewest hits, which protects a limited key in a flood of new ones.
     Evicted(Evicted, u32, u64),
-    /// Claimed by a process that is at work.
+    /// Claimed by a process that is still working on it.
     Busy,
 }
 
@@ -38,15 +38,15 @@ pub(crate) struct Claim<'m> {
 }
 
 impl Claim<'_> {
-    /// The generation of the slot's next occupancy.
+    /// Returns the generation of the slot's next occupancy.
     pub(super) fn generation(&self) -> Generation {
         self.mine.generation()
     }
 
-    /// Replaces a word while the claim lasts; returns the former value.
+    /// Replaces a word while the claim holds. Returns the previous value.
     ///
-    /// The value is read, then the claim is looked at, then the value is swapped: a process
-    /// that takes the slot over replaces the word too, and the swap fails.
+    /// Loads the word, then checks the claim, then swaps. A process that takes the slot over
+    /// replaces the word too, so that the swap fails.
     pub(super) fn replace(&self, word: &AtomicU64, new: impl Fn(u64) -> u64) -> Result<u64, Lost> {
         let mut old = word.load(Acquire);
         loop {
@@ -60,7 +60,7 @@ impl Claim<'_> {
         }
     }
 
-    /// Sets one of the other two words, likewise.
+    /// Sets one of the slot's 32-bit words, like [`Claim::replace`].
     pub(super) fn set(&self, word: &AtomicU32, new: u32) -> Result<(), Lost> {
         let old = word.load(Acquire);
         if self.slot.meta.load(Acquire) != self.mine.bits() {
@@ -69,9 +69,9 @@ impl Claim<'_> {
         word.compare_exchange(old, new, AcqRel, Relaxed).map_or(Err(Lost), |_| Ok(()))
     }
 
-    /// Ends the claim: all processes see the slot as `meta`.
+    /// Publishes the slot with `meta`, and so ends the claim.
     pub(super) fn publish(&self, meta: Meta) -> Result<(), Lost> {
-        // Release: a process that reads the new meta sees the slot as it was prepared.
+        // Release: a process that reads the new meta sees the prepared slot.
         self.slot
             .meta
             .compare_exchange(self.mine.bits(), meta.bits(), Release, Relaxed)
@@ -80,7 +80,7 @@ impl Claim<'_> {
 }
 
 impl<'m> CounterTable<'m> {
-    /// Claims `slot`, whose meta was `old`, at a cost that is counted.
+    /// Claims `slot`, whose meta was `old`, and counts the eviction.
     pub(crate) fn claim(
         &self,
         slot: &'m Slot,
@@ -101,8 +101,8 @@ impl<'m> CounterTable<'m> {
         Ok(claim)
     }
 
-    /// Before a part of a counter that is still there is claimed, that counter goes; its parts then belong to
-    /// no counter.
+    /// Evicts the counter that owns a part, before the part is claimed. Its other parts then belong
+    /// to no counter.
     #[cold]
     fn evict_owner(&self, slot: &'m Slot, old: Meta, cost: ClaimCost) -> Result<(), Lost> {
         if let (true, ClaimCost::Evicted(..)) = (old.is_part(), cost) {
@@ -112,15 +112,15 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Looks once more at what was claimed, and counts what it cost.
+    /// Checks a claim once more, and counts the eviction.
     #[cold]
     fn settle_claim(&self, claim: &Claim<'m>, old: Meta, cost: ClaimCost) -> Result<(), Lost> {
         if let (SlotState::Name, ClaimCost::Abandoned) = (old.state(), cost) {
-            // It may have been attached since. The process that attaches it looks at it afterwards, and finds it
-            // claimed, unless it is found here to be attached.
+            // The part may have been attached since. The process that attaches it checks the part
+            // afterwards: either it finds the part claimed, or this process finds it attached.
             fence(SeqCst);
             if self.owner_of(claim.slot, old).is_some() {
-                // Nothing of it was changed.
+                // Nothing in the slot was changed.
                 claim.publish(old)?;
                 return Err(Lost);
             }
@@ -134,8 +134,8 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Gives a counter up, with all that was counted: the key begins anew. Returns `false` if the slot has
-    /// another occupant by now.
+    /// Gives up a counter with its hits, so that the key starts at zero. Returns `false` if the
+    /// slot has another occupant by now.
     #[cold]
     pub(crate) fn give_up(&self, occupant: Occupant<'m>) -> bool {
         let Occupant { slot, meta } = occupant;
@@ -148,7 +148,7 @@ impl<'m> CounterTable<'m> {
         is_free
     }
 
-    /// Returns the loss that giving `slot`, with the meta `meta`, away would cause.
+    /// Returns the cost of claiming `slot` with the meta `meta`.
     pub(crate) fn cost_of(&self, slot: &'m Slot, meta: Meta, now: UnixMillis) -> ClaimCost {
         let ticks = Ticks::at(now.0);
         match meta.state() {
@@ -171,7 +171,7 @@ impl<'m> CounterTable<'m> {
                 let used = Ticks(slot.used.load(Relaxed));
                 ClaimCost::Evicted(what, u32::MAX.wrapping_sub(used.until(ticks)), hits)
             }
-            // A part of a name costs its counter, and so does a block.
+            // Claiming a part of a name, or a block, costs its counter.
             SlotState::Name | SlotState::Block => match self.owner_of(slot, meta) {
                 Some(owner) => self.cost_of(owner.slot, owner.meta, now),
                 None => ClaimCost::Abandoned,
@@ -180,7 +180,7 @@ impl<'m> CounterTable<'m> {
     }
 }
 
-/// Whether this node counted in a counter, in windows that matter at `now`.
+/// Returns whether this node counted in a counter, in windows that matter at `now`.
 pub(super) fn has_local_hits(slot: &Slot, meta: Meta, now: UnixMillis) -> bool {
     let occupant = Occupant { slot, meta };
     let size = meta.size();
@@ -195,14 +195,14 @@ pub(super) fn has_local_hits(slot: &Slot, meta: Meta, now: UnixMillis) -> bool {
     })
 }
 
-/// Returns the absolute hits (in thousandths) of the columns in windows that matter at `now`.
+/// Returns the sum of the absolute hits in windows that matter at `now`, in thousandths.
 fn live_hits(occupant: Occupant<'_>, size: WindowSize, now: UnixMillis) -> u64 {
     if occupant.is_old(size, now) {
         return 0;
     }
     let Occupant { slot, meta } = occupant;
     let number = size.at(now).number;
-    // One window ahead may be in use: see `WindowColumns::read_ahead`.
+    // The next window may be in use: see `WindowColumns::read_ahead`.
     let windows = [number.wrapping_sub(1), number, number.wrapping_add(1)];
     let hits = windows.into_iter().flat_map(|number| {
         let stamp = Stamp::new(number, meta.generation());

@@ -1,22 +1,22 @@
-//! Giving a new counter a slot: one that is free, or that of another counter.
+//! Inserts a new counter into a slot, which is free or belonged to another counter.
 //!
-//! No lock is taken. A slot changes hands in steps, each of which leaves the table usable should
-//! the process end after it:
+//! There is no lock. A slot changes hands in four steps. If the process ends after any of them, the
+//! table stays usable:
 //!
-//! 1. *Claim* a slot: its meta becomes busy, with the next generation. From here on no process finds
-//!    what was in it, and no word of its old occupancy counts any more.
-//! 2. *Clear* its columns and write the identity. Hits that are known by then are written with
-//!    them: they are counted when the slot is published, or not at all.
-//! 3. *Tag* it. The tag word of the identity's first bucket is replaced if and only if it still
-//!    has the value it had when the identity was not found: its version changes with every
-//!    insertion of an identity whose first bucket it is, so that of two processes that insert the
-//!    same identity one fails here, looks again, and finds the other's slot.
-//! 4. *Publish*: its meta becomes that of a counter.
+//! 1. *Claim*: the slot's meta becomes busy, with the next generation. From here on no process
+//!    finds the old occupant, and no word of the old occupancy counts any more.
+//! 2. *Clear* the columns and write the identity, and the first hits if they are known. The hits
+//!    count when the slot is published, or not at all.
+//! 3. *Tag*: the tag word of the identity's first bucket is replaced, but only if it still has the
+//!    value of the unsuccessful search. Its version changes with every insertion of an identity with
+//!    this first bucket. So of two processes that insert the same identity, one fails here, searches
+//!    again, and finds the other's slot.
+//! 4. *Publish*: the meta becomes that of a counter.
 //!
-//! A process that finds a busy slot with the wanted tag waits for a moment, then takes it over: it may
-//! belong to a process that was stopped or killed between two steps. The one that lost it notices
-//! with its next write, every one of which is a compare-and-swap prepared while it still owned
-//! the slot, and begins anew.
+//! A process that finds a busy slot with the wanted tag waits for a moment and then takes the slot
+//! over, since it may belong to a process that was stopped or killed between two steps. That
+//! process notices at its next write, which is a compare-and-swap prepared while it owned the slot,
+//! and starts again.
 
 use super::admission::Receipt;
 use super::claim::{Claim, ClaimCost, has_local_hits};
@@ -35,27 +35,27 @@ use crate::table::zone::counter::Counter;
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::event_lines::NamespaceLine;
 
-/// Number of looks at an insertion under way before its slot is taken over.
+/// Reads of a slot during its insertion, after which the slot is taken over.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 256 };
 
-/// A slot that a counter has, or got.
+/// The slot of a counter, and how it got it.
 pub(crate) enum Insertion<'m> {
-    /// It has one, or got one in which nothing is counted yet.
+    /// The counter had a slot, or got one without hits.
     Found(Occupant<'m>),
-    /// It got one with its first hits in it.
+    /// The counter got a slot with its first hits.
     Made(Reading, Receipt<'m>),
 }
 
-/// A counter that is to have a slot.
+/// A counter that needs a slot.
 #[derive(Clone, Copy)]
 struct NewCounter<'c> {
     counter: &'c Counter,
     id: Identity,
-    /// The hits that are counted in it from the start.
+    /// The hits with which the counter begins.
     first: Hits,
 }
 
-/// A slot that is to be given to a new counter, and what that costs.
+/// A slot for a new counter, and its cost.
 struct Victim<'m> {
     position: SlotPosition,
     slot: &'m Slot,
@@ -64,12 +64,12 @@ struct Victim<'m> {
 }
 
 impl<'m> Home<'m> {
-    /// A slot that was never used, which is the best there is: no need to touch the others.
+    /// Returns a slot that was never used, which is the cheapest, without reading the others.
     #[inline(always)]
     fn never_used(&self, seen: [Tags; 2]) -> Option<Victim<'m>> {
         let [first, second] = seen.map(|tags| tags.ways_with(0));
-        // The emptier bucket if one is crowded, so that neither is full long before the other; else
-        // the first one whose home can be had. In the bucket, the home if possible.
+        // If one bucket is much fuller, the emptier one, so that both fill at the same rate;
+        // otherwise the first one whose home is free. In the bucket, the home if possible.
         let (in_first, in_second) = (first.count(), second.count());
         let [way, second_way] = self.ways;
         let (first_home, second_home) = (first.contains(way), second.contains(second_way));
@@ -94,13 +94,13 @@ impl<'m> Home<'m> {
         })
     }
 
-    /// Tags a claimed slot, unless the first bucket changed since its tags were `seen`.
+    /// Tags a claimed slot, unless the first bucket has changed since its tags were `seen`.
     #[inline(always)]
     fn tag(&self, seen: [Tags; 2], position: SlotPosition, claim: &Claim<'m>) -> Result<(), Lost> {
         let ([first, _], [first_word, second_word]) = (seen, self.tags);
         let mut next = first.touched();
         if position.in_second {
-            // The tag first: a reader that sees the new version sees the tag too.
+            // The tag comes first: a reader that sees the new version also sees the tag.
             claim.replace(second_word, |tags| Tags(tags).with(position.way, self.tag).0)?;
             fail_point!("insert.tagged.second");
         } else {
@@ -111,8 +111,8 @@ impl<'m> Home<'m> {
 }
 
 impl<'m> CounterTable<'m> {
-    /// Finds the slot of `counter`, or gives it one in which `first` hits are counted. `None`: the table has
-    /// no bucket for it; every table has two at least.
+    /// Finds the slot of `counter`, or inserts it with its `first` hits. `None` only without
+    /// buckets; every table has at least two.
     #[inline(always)]
     pub(crate) fn find_or_insert(
         &self,
@@ -129,8 +129,9 @@ impl<'m> CounterTable<'m> {
         self.insert_where(home, new, clock, |_| true)
     }
 
-    /// Finds the slot of `counter`, or gives it one that is not counted in: not one with hits of this
-    /// node, in windows that matter. `None` if there is none such, or if it is contended.
+    /// Finds the slot of `counter`, or inserts it without hits, but not in place of a counter with
+    /// hits of this node in windows that matter. `None` if there is no such slot, or it is
+    /// contended.
     pub(crate) fn insert_gently(
         &self,
         counter: &Counter,
@@ -148,12 +149,12 @@ impl<'m> CounterTable<'m> {
         let (home, new) = (Home::of(id, &self.parts)?, NewCounter { counter, id, first });
         match self.insert_where(home, new, clock, may_take)? {
             Insertion::Found(occupant) => Some(occupant),
-            // Only with hits.
+            // Only with first hits.
             Insertion::Made(..) => None,
         }
     }
 
-    /// Finds the slot of a counter, or gives it that which costs least, if `may_take` allows it.
+    /// Finds the slot of a counter, or inserts it into the cheapest one, if `may_take` allows that.
     #[inline(always)]
     fn insert_where(
         &self,
@@ -163,8 +164,8 @@ impl<'m> CounterTable<'m> {
         may_take: impl Fn(&Victim<'m>) -> bool,
     ) -> Option<Insertion<'m>> {
         let mut patience = PATIENCE;
-        // A turn follows on another only while patience lasts, or if another process has changed the
-        // buckets meanwhile, and so come to an end of its own insertion.
+        // A further turn follows only while the patience lasts, or if another process has changed
+        // the buckets meanwhile, and so has finished its own insertion.
         loop {
             let seen = home.seen();
             let victim = match home.search(seen, new.id) {
@@ -191,7 +192,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Gives the slot of `victim` to a counter that was not found when the tags were `seen`.
+    /// Inserts a counter, which was not found when the tags were `seen`, into the slot of `victim`.
     #[inline(always)]
     fn occupy(
         &self,
@@ -209,14 +210,14 @@ impl<'m> CounterTable<'m> {
         fail_point!("insert.claimed");
 
         let at = counter.size.at(now);
-        // All words of a level have one stamp then, and are of its first state: see `level`.
+        // All words of a level have the same stamp, that of its first state: see `level`.
         let number = at.number & counter.number_mask;
         let stamp = Stamp::new(number, generation);
         let (column, other) = slot.local_columns(number);
         let [even, odd] = &slot.remote;
         let empty = WindowCount::empty(generation);
-        // The column of this window has its stamp from the start: the process that counts in it next, which
-        // may be the caller, need not turn it.
+        // The current window's column gets its stamp here, so that the next process that counts in
+        // it, maybe this one, need not turn it.
         let words =
             [(column, WindowCount::new(stamp, first)), (other, empty), (even, empty), (odd, empty)];
         for (column, word) in words {
@@ -232,7 +233,8 @@ impl<'m> CounterTable<'m> {
         fail_point!("insert.dated");
 
         if let Err(lost) = home.tag(seen, position, &claim) {
-            // Another process inserted into the bucket, perhaps this very identity: look again.
+            // Another process inserted into the bucket, maybe this identity, so the search starts
+            // again.
             let _ = claim.publish(Meta::free(generation));
             return Err(lost);
         }
@@ -249,16 +251,15 @@ impl<'m> CounterTable<'m> {
         Ok(Insertion::Made(reading, receipt))
     }
 
-    /// The slot that a new counter is to have where none is unused: of all that it can have the one that
-    /// costs least.
+    /// Returns the cheapest slot for a new counter, if none is unused.
     #[cold]
     #[inline(never)]
     fn cheapest(&self, home: Home<'m>, clock: &impl Clock) -> Option<Victim<'m>> {
-        // By an old time, windows that others have just begun would be taken for ended.
+        // With an old time, windows that have just begun would look ended.
         let now = clock.fresh();
         let positions = [false, true].into_iter().zip(home.ways);
         let positions = positions.flat_map(|(second, first)| {
-            // From the home on.
+            // Starting with the home.
             (0..WAYS).map(move |way| SlotPosition { in_second: second, way: way ^ first })
         });
         let victims = positions.filter_map(|position| {
@@ -270,8 +271,8 @@ impl<'m> CounterTable<'m> {
     }
 }
 
-/// Lets another process go on, before look number `look` at what it is about. Now and then, it gets this processor: it may
-/// wait for one.
+/// Lets another process continue before check number `look` of its work. From time to time yields
+/// the processor, for which the other process may be waiting.
 pub(crate) fn relax_before(look: u32) {
     #[cfg(not(loom))]
     if look.is_multiple_of(500) {
@@ -281,7 +282,7 @@ pub(crate) fn relax_before(look: u32) {
     relax();
 }
 
-/// Lets an insertion under way go on.
+/// Lets an insertion in progress continue.
 pub(crate) fn relax() {
     #[cfg(not(loom))]
     core::hint::spin_loop();

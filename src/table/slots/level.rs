@@ -1,15 +1,15 @@
-//! Counters of which two things are kept that change together, hits and a time: a level, as an
-//! elastic window has it.
+//! Levels: counters with hits and a time that change together, as for an elastic window.
 //!
-//! Each change makes another state of a counter, with a number. Its two words are in the columns of
-//! the number's parity, hits in `local` and the time in `remote`, and have its stamp, as the words of
-//! a window have that of the window. A process that changes a counter from state *n* first replaces the
-//! time of state *n - 1* by that of *n + 1*, which no process reads yet, and then its hits: that
-//! compare-and-swap is the change, and fails if another process was first. So a process may end between
-//! the two: the next one to change the counter replaces the time once more.
+//! Each change makes another state of the counter, with a number. The two words of a state are in
+//! the columns of its number's parity, the hits in `local` and the time in `remote`, and have the
+//! stamp of the number, as the words of a window have the window's. To replace state *n*, a process
+//! first replaces the time of state *n - 1* by the time of state *n + 1*, which no process reads
+//! yet, and then the hits. That compare-and-swap is the change; it fails if another process was
+//! first. If a process ends between the two, the next process replaces the time again.
 //!
-//! Of two that are between the two steps at once, the later time stays. If the other one then changes
-//! the hits, what passed between their looks at the clock counts as not passed: no hit is admitted for it.
+//! If two processes are between the two steps at once, the later time stays. If the other process
+//! then replaces the hits, the time between their readings of the clock counts as not passed: no
+//! hit is admitted for it.
 
 use super::columns::load;
 use crate::policy::algorithm::Level;
@@ -20,37 +20,37 @@ use crate::table::words::fail::fail_point;
 use crate::table::words::slot::{Occupant, Slot};
 use crate::table::words::word::{Stamp, WindowCount};
 
-/// The words of a counter that were read at different states of it, or are none.
+/// The words of a counter that belong to different states, or to none.
 #[derive(PartialEq)]
 pub(crate) struct Unsettled([WindowCount; 4]);
 
-/// A state of a counter, as it was read.
+/// A state of a counter.
 pub(crate) struct LevelState<'m> {
     pub(crate) level: Level,
-    /// The columns of the next one, and what they hold.
+    /// The columns of the next state, and their values.
     next: [(&'m AtomicU64, WindowCount); 2],
-    /// The stamp of the next one.
+    /// The stamp of the next state.
     stamp: Stamp,
 }
 
-/// A mark as a counter notes it: until 2106.
+/// Converts a mark to its stored form, which lasts until 2106.
 #[inline]
 fn mark_word(mark: UnixSeconds) -> u32 {
     u32::try_from(mark.0).unwrap_or(u32::MAX)
 }
 
 impl<'m> LevelState<'m> {
-    /// The present state of the counter in `occupant`.
+    /// Reads the current state of the counter in `occupant`.
     ///
     /// # Errors
     ///
-    /// [`Unsettled`] if it changed while it was read.
+    /// [`Unsettled`] if the counter changed meanwhile.
     #[inline]
     pub(crate) fn read(occupant: Occupant<'m>) -> Result<LevelState<'m>, Unsettled> {
         let Slot { local, remote, .. } = occupant.slot;
         let ([even, odd], [even_time, odd_time]) = (local, remote);
         let (even_word, odd_word) = (load(even), load(odd));
-        // By how many numbers of its parity each is from the first.
+        // The distance of each number from the first of its parity.
         let count =
             |word: WindowCount| word.stamp().bits().wrapping_sub(occupant.meta.generation().bits());
         let unsettled = || Unsettled([even_word, odd_word, load(even_time), load(odd_time)]);
@@ -63,8 +63,8 @@ impl<'m> LevelState<'m> {
             true => (odd_word, (even, even_word), even_time, odd_time),
             false => (even_word, (odd, odd_word), odd_time, even_time),
         };
-        // The state's own time last: as long as it is unchanged, no process has prepared the state after the next, so
-        // that `replace` cannot overwrite the time of that.
+        // The state's own time is loaded last. While it is unchanged, no process has prepared the
+        // state after the next, so `replace` cannot overwrite that state's time.
         let next_time = (next_time, load(next_time));
         let at = load(time);
         let level = Level {
@@ -84,7 +84,7 @@ impl<'m> LevelState<'m> {
         }
     }
 
-    /// The state before this one, if nobody has begun to replace it.
+    /// Returns the previous state, unless a process has begun to replace it.
     pub(crate) fn before(&self) -> Option<Level> {
         let [(_, hits), (_, at)] = self.next;
         (hits.stamp() == at.stamp()).then(|| Level {
@@ -94,19 +94,21 @@ impl<'m> LevelState<'m> {
         })
     }
 
-    /// Makes `level` the next state; returns whether it is. Nothing has changed otherwise.
+    /// Replaces this state with `level`. Returns false, without a change, if another process was
+    /// first.
     #[inline]
     pub(crate) fn replace(&self, occupant: Occupant<'m>, level: &Level) -> bool {
         let [(hits, old_hits), (at, old_at)] = self.next;
         if self.level.mark != level.mark {
-            // One of two that begin a window at once suffices.
+            // If two processes begin a window at once, one of them is enough.
             let (word, [old, new]) =
                 (&occupant.slot.extension, [self.level, *level].map(|level| mark_word(level.mark)));
             let _ = word.compare_exchange(old, new, Relaxed, Relaxed);
         }
-        // AcqRel, each: a reader that sees the hits sees their time, and the slot as this process saw it.
+        // Both AcqRel: a reader that sees the hits sees their time, and the slot as this process
+        // does.
         let new_at = WindowCount::of_time(self.stamp, level.at);
-        // The later of two looks at the clock, whichever process is first to change the hits.
+        // The later of two readings of the clock, whichever process replaces the hits first.
         let is_prepared = old_at.stamp() == self.stamp && old_at.time() >= new_at.time();
         let is_prepared = is_prepared || swap(at, old_at, new_at);
         fail_point!("level.prepared");
@@ -120,7 +122,7 @@ fn swap(word: &AtomicU64, old: WindowCount, new: WindowCount) -> bool {
 
 /// Returns the level of a counter at `now`, in thousandths.
 pub(super) fn live_hits(occupant: Occupant<'_>, size: WindowSize, now: UnixMillis) -> u64 {
-    // One that is changed in this moment is in use.
+    // A counter that is changing is in use.
     let Ok(LevelState { level, .. }) = LevelState::read(occupant) else {
         return u64::MAX;
     };

@@ -1,6 +1,6 @@
-//! Counters that are logs, as a moving window has it: hits, with the time of each.
+//! Logs: counters with the time of each hit, as for a moving window.
 //!
-//! An entry is a time and the sum of all hits up to it, so what was counted between two entries is the
+//! An entry is a time and the sum of all hits up to it, so the hits between two entries are the
 //! difference of their sums. It is one word:
 //!
 //! ```text
@@ -10,25 +10,26 @@
 //! +------+----------------------------+------------------+
 //! ```
 //!
-//! The newest entry is in the counter's own slot, and one compare-and-swap of it is what counts a hit.
-//! The entries before are in a *chain* of blocks: see [`log_chain`](super::log_chain). The *base* is
-//! the last entry that has left the window, and the rate is the newest sum less that of the base.
+//! The newest entry is in the counter's own slot; one compare-and-swap of it counts a hit. The
+//! older entries are in a *chain* of blocks: see [`log_chain`](super::log_chain). The *base* is the
+//! last entry that has left the window. The rate is the newest sum minus the base's.
 //!
-//! Hits of one millisecond share an entry. A hit of another one takes three steps, each of which may be
-//! the last of a killed process, since whoever comes next goes on from there:
+//! Hits of one millisecond share an entry. A hit of another millisecond takes three steps. If a
+//! process is killed after any of them, the next process continues from there:
 //!
-//! 1. *Close* the newest entry: it is marked, and does not change any more until it is replaced.
-//! 2. *Append* a copy to the chain: the first word that is empty becomes the closed entry. Only closed
-//!    entries are appended, and no two of them have one time, so all that try append the same.
-//! 3. *Replace* the newest entry by one of a later time.
+//! 1. *Close* the newest entry: it is marked, and then changes only by being replaced.
+//! 2. *Append* a copy to the chain: the first empty word becomes the closed entry. Only closed
+//!    entries are appended, and no two of them have the same time, so all processes append the same
+//!    one.
+//! 3. *Replace* the newest entry by one with a later time.
 //!
-//! A hit is thus counted in the last step, and fails if anybody else counted since the limit was checked.
-//! Who finds an entry of its own time closed counts a millisecond later: the one that closed it had
-//! seen a later time.
+//! The last step counts the hit. It fails if another process has counted since the limit was
+//! checked. A process that finds the entry of its own time closed counts one millisecond later:
+//! another process has seen a later time and closed it.
 //!
-//! Memory is [bounded](MovingCount::most_entries): when a log has as many entries as its limit may need, or when there is
-//! no slot for a block, the next hit is *merged*: the newest entry gets its time. Hits then leave later than they would,
-//! never earlier.
+//! Memory is [bounded](MovingCount::most_entries): if a log has as many entries as its limit needs,
+//! or no slot is free for a block, the next hit is *merged*: the newest entry gets the hit's time.
+//! Its hits then leave the window later than they should, never earlier.
 
 #[cfg(doc)]
 use crate::policy::algorithm::MovingCount;
@@ -44,16 +45,16 @@ const TIME_BITS: u32 = 35;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 const MARK: u64 = 1 << 63;
 
-/// The most that a log counts in a window, in thousandths; more than any limit. A difference of two sums
-/// that is larger is below zero.
+/// Most thousandths that a log counts in a window; more than any limit. A larger difference of two
+/// sums is negative.
 pub(crate) const MOST: u64 = (1 << (SUM_BITS - 1)) - 1;
 
 const MONTH: u64 = 30 * 24 * 3_600_000;
 
-// A window fits, with a month beside it in which a time is in the future.
+// A window fits, and in addition a month in which a time counts as future.
 const _: () = assert!(WindowSize::MAX_MILLIS < TIME_MASK - MONTH);
 
-/// A moment, in milliseconds modulo 2^35; 0: never.
+/// A moment in milliseconds modulo 2^35; 0 stands for never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogTime(u64);
 
@@ -64,41 +65,43 @@ impl LogTime {
         LogTime((now.0 & TIME_MASK).max(1))
     }
 
-    /// A millisecond later.
+    /// Returns the time one millisecond later.
     pub(crate) fn next(self) -> LogTime {
         LogTime::of(UnixMillis(self.0.wrapping_add(1)))
     }
 
-    /// Milliseconds from then to `later`.
+    /// Returns the milliseconds from `self` to `later`.
     fn until(self, later: LogTime) -> u64 {
         later.0.wrapping_sub(self.0) & TIME_MASK
     }
 
-    /// Whether this is in the future, as for who has an old time, or after the clock was set back.
+    /// Returns whether this is in the future, as for a process with an old time, or after the clock
+    /// was set back.
     pub(crate) fn is_ahead(self, now: UnixMillis) -> bool {
         self != LogTime::NEVER && self.until(LogTime::of(now)) > TIME_MASK / 2
     }
 
-    /// Milliseconds since then; none of a time that another worker's clock is ahead.
+    /// Returns the milliseconds since then; 0 if another worker's clock is ahead.
     pub(crate) fn age(self, now: UnixMillis) -> u64 {
         let now = LogTime::of(now);
         if now.until(self) <= CLOCK_SKEW { 0 } else { self.until(now) }
     }
 
-    /// Whether hits of this time do not count any more. Those of the future have left, too: the clock was
-    /// set back.
+    /// Returns whether hits of this time have left the window. Hits of the future have left too,
+    /// since the clock was set back.
     pub(super) fn has_left(self, size: WindowSize, now: UnixMillis) -> bool {
         self == LogTime::NEVER || self.age(now) > size.millis()
     }
 
-    /// Whether this is before `other`, which is no older than the last minutes of a log that has both.
+    /// Returns whether this is before `other`, where both are times of one log and `other` is at
+    /// most some minutes older than its newest.
     pub(crate) fn is_before(self, other: LogTime) -> bool {
-        // The oldest is older than half of the times that there are.
+        // The range of times is more than twice the age of the oldest entry.
         self == LogTime::NEVER || (self != other && self.until(other) <= TIME_MASK - MONTH)
     }
 
-    /// Returns the bound of times that have left a window which ends at `now`, this being the
-    /// newest time of a log; `None`: all have left.
+    /// Returns the bound of times that have left the window which ends at `now`. `self` is the
+    /// log's newest time. `None` if all entries have left.
     #[inline]
     pub(crate) fn leaving(self, size: WindowSize, now: UnixMillis) -> Option<Leaving> {
         if self == LogTime::NEVER {
@@ -113,7 +116,7 @@ impl LogTime {
         Some(Leaving { newest: self, most })
     }
 
-    /// The last moment, at or before this, whose lowest bits are these.
+    /// Returns the last moment, up to this one, with these lowest bits.
     pub(crate) fn last_with(self, bits: u16) -> LogTime {
         let back = (self.0 as u16).wrapping_sub(bits);
         LogTime(self.0.wrapping_sub(u64::from(back)) & TIME_MASK)
@@ -123,8 +126,8 @@ impl LogTime {
         self.0 as u16
     }
 
-    /// Returns the time that a hit at `now` gets, this being the newest time: not before it, unless
-    /// it is in the future because the clock was set back.
+    /// Returns the time of a hit at `now`. `self` is the log's newest time, before which no hit is
+    /// counted, unless it is in the future because the clock was set back.
     pub(crate) fn of_hit(self, now: UnixMillis) -> LogTime {
         let at = LogTime::of(now);
         let is_skewed = self != LogTime::NEVER && at.until(self) <= CLOCK_SKEW;
@@ -134,12 +137,13 @@ impl LogTime {
 
 /// The bound of times that have left a window.
 ///
-/// Times are told by their distances from the newest one, since an entry may be older than times reach back: it was in
-/// the window when the newest hit was counted, and that is in the window now.
+/// Times are compared by their distances from the newest one, since an entry can be older than
+/// times reach back: it was in the window at the newest hit, and the newest hit is in the window
+/// now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving {
     newest: LogTime,
-    /// Greatest age, relative to the newest entry, at which an entry counts.
+    /// Greatest age, relative to the newest entry, of an entry in the window.
     most: u64,
 }
 
@@ -150,7 +154,7 @@ impl Leaving {
     }
 }
 
-/// A time, and the sum of all hits up to it. Marked: the newest one is closed, or it is in a chain.
+/// A time, and the sum of all hits up to it. A mark means that the entry is closed, or in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogEntry(u64);
 
@@ -163,14 +167,13 @@ impl LogEntry {
         self.0
     }
 
-    /// Returns the first entry of a log, whose time has left. Sums begin with the slot's
-    /// generation, so that a compare-and-swap prepared for a former occupant fails.
+    /// Returns the first entry of a log, whose time has left the window. Its sum depends on the
+    /// slot's generation, so that a compare-and-swap prepared for a former occupant fails.
     pub(crate) const fn first(generation: Generation) -> LogEntry {
         LogEntry(generation.bits() as u64)
     }
 
-    /// Returns the word of a block before its entry is appended, in an occupancy of the block's
-    /// slot.
+    /// Returns the value of a word in a block before its entry is appended.
     pub(super) const fn empty(generation: Generation) -> u64 {
         generation.bits() as u64
     }
@@ -195,13 +198,13 @@ impl LogEntry {
         self.0 & SUM_MASK
     }
 
-    /// The hits (in thousandths) that were counted after the entry with this sum.
+    /// Returns the hits after the entry with this sum, in thousandths.
     pub(crate) const fn since(self, sum: u64) -> u64 {
         let hits = self.sum().wrapping_sub(sum) & SUM_MASK;
         if hits > MOST { 0 } else { hits }
     }
 
-    /// Returns the entry without so many hits.
+    /// Returns the entry with its sum lowered by `hits`.
     pub(crate) const fn without(self, hits: u64) -> LogEntry {
         LogEntry(self.0 & !SUM_MASK | self.sum().wrapping_sub(hits) & SUM_MASK)
     }
@@ -210,20 +213,20 @@ impl LogEntry {
         self.time().has_left(size, now)
     }
 
-    /// Replaces this entry in `word`.
+    /// Replaces this entry in `word` with `new`.
     pub(crate) fn replace(self, word: &AtomicU64, new: LogEntry) -> Result<(), Lost> {
-        // AcqRel: who sees the entry sees the chain as it was when it was decided on.
+        // AcqRel: a reader of the entry sees the chain as of the decision.
         word.compare_exchange(self.0, new.0, AcqRel, Acquire).map_or(Err(Lost), |_| Ok(()))
     }
 }
 
-/// The word of the newest entry of the log in `slot`.
+/// Returns the word of the newest entry of the log in `slot`.
 pub(crate) fn newest_word(slot: &Slot) -> &AtomicU64 {
     let [word, _] = &slot.local;
     word
 }
 
-/// The newest entry of the log in `slot`.
+/// Returns the newest entry of the log in `slot`.
 pub(crate) fn newest(slot: &Slot) -> LogEntry {
     LogEntry::from_bits(newest_word(slot).load(Acquire))
 }
@@ -260,7 +263,7 @@ mod tests {
             let time = LogTime::of(UnixMillis(T));
             let has_left = |now| time.has_left(size, UnixMillis(now));
             assert!(!has_left(T) && !has_left(T + millis) && has_left(T + millis + 1));
-            // Another worker's clock, and one that was set back.
+            // From another worker's clock, and after the clock was set back.
             assert!(!has_left(T - CLOCK_SKEW));
             assert!(has_left(T - 3_600_000));
             assert!(LogTime::NEVER.has_left(size, UnixMillis(T)));

@@ -1,9 +1,10 @@
-//! The blocks of a log's [chain](super::log_chain): slots of the table, which are claimed as parts of
-//! [names](super::names) are, linked to its end, and given back at its tail.
+//! The blocks of a log's [chain](super::log_chain). They are slots of the table, claimed like the
+//! parts of [names](super::names), linked to the end of the chain, and released at its beginning.
 //!
-//! Nothing has to free a block. A block names the slot and the generation of its owner: it is free if the slot has
-//! another generation by now, or if its number is before the tail's, which whoever claims a slot checks. The tail only
-//! moves on, so that a free block never belongs to its owner again.
+//! No process has to free a block. A block contains the slot and the generation of its owner. It is
+//! free if the slot has another generation by now, or if its number is before the tail's, which a
+//! process that claims slots checks. The tail only advances, so a free block never belongs to its
+//! owner again.
 
 use super::claim::{Claim, ClaimCost};
 use super::log::{LogEntry, newest};
@@ -20,16 +21,15 @@ use crate::table::words::slot::{Lost, Occupant, Slot};
 use crate::table::words::word::Generation;
 use crate::table::zone::counter_table::CounterTable;
 
-/// Number of attempts to get a block: each process that claims slots at the moment spoils one
-/// attempt.
+/// Attempts to get a block. Each process that claims slots at the same time can spoil one attempt.
 const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 16 };
 
-/// Number of blocks that one request gives back at most. The rest belongs to nobody.
+/// Most blocks that one request releases. The others then belong to no log.
 const GIVEN_BACK_AT_ONCE: u32 = 8;
 
 impl<'m> CounterTable<'m> {
-    /// Sees to it that there is a place for the next entry, unless the chain, as it begins with `base`, has
-    /// `most` entries, or no slot can be had. Returns the end; `None`: there is no place.
+    /// Provides a place for the next entry, unless the chain from `base` on has `most` entries, or
+    /// no slot is available. Returns the end; `None` without a place.
     #[inline(always)]
     pub(crate) fn with_room(
         &self,
@@ -56,14 +56,14 @@ impl<'m> CounterTable<'m> {
                 return Ok(None);
             }
             attempts = attempts.saturating_sub(1);
-            // What was lost, somebody else has.
+            // If it is lost, another process has extended the chain.
             let _ = self.lengthen(occupant, end.map(|end| end.at), clock);
             end = self.end(occupant)?;
         }
     }
 
-    /// Appends a closed entry, if that was not done, unless there is no place. Returns where it is. The end
-    /// may be `known` since before the entry was closed.
+    /// Appends a closed entry, if no process has done so and there is a place. Returns its place.
+    /// The end may be `known` from before the entry was closed.
     pub(crate) fn append(
         &self,
         occupant: Occupant<'m>,
@@ -90,7 +90,8 @@ impl<'m> CounterTable<'m> {
                 return Ok(Some(end.at));
             }
             let place = end.free.ok_or(Lost)?;
-            // After the end was found: while the entry is the newest, it can be appended there alone.
+            // Checked after the end was found: while the entry is the newest one, it can be
+            // appended only there.
             if newest(occupant.slot) != closed {
                 return Err(Lost);
             }
@@ -98,7 +99,7 @@ impl<'m> CounterTable<'m> {
             fail_point!("log.appended");
             if appended.is_ok() {
                 let (hint, new) = (head_word(occupant.slot), self.cursor(&place));
-                // If this fails, another process has noted one that is further.
+                // If the exchange fails, another process has set a later end.
                 let _ = hint.compare_exchange(end.hint, new, AcqRel, Relaxed);
                 if leads_back(place.number()) && place.offset == first_offset(place.number()) {
                     fail_point!("log.unindexed");
@@ -109,7 +110,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Appends a closed entry if there is a place for it; returns whether there was.
+    /// Appends a closed entry if there is a place without another block. Returns whether it did.
     pub(crate) fn append_at_hand(
         &self,
         occupant: Occupant<'m>,
@@ -127,7 +128,8 @@ impl<'m> CounterTable<'m> {
         Ok(true)
     }
 
-    /// Makes `base` the base, unless it is already, or one after it. Blocks before it are given back.
+    /// Makes `base` the base, unless that or a later one is the base already. Releases the blocks
+    /// before it.
     pub(crate) fn advance(&self, occupant: Occupant<'m>, base: &LogPlace<'m>, clock: &impl Clock) {
         let word = tail_word(occupant.slot);
         let old = word.load(Acquire);
@@ -153,7 +155,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Keeps a block that is before the tail for the log's next one, if there is none, or frees it.
+    /// Keeps a released block for the log's next one, if none is kept yet; otherwise frees it.
     fn give_block_back(&self, occupant: Occupant<'m>, place: LogPlace<'m>, clock: &impl Clock) {
         let spare = &occupant.slot.extension;
         let index = u32::try_from(self.index_of(place.block).saturating_add(1));
@@ -161,7 +163,7 @@ impl<'m> CounterTable<'m> {
             && index.is_ok_and(|index| spare.compare_exchange(0, index, AcqRel, Relaxed).is_ok());
         fail_point!("log.spared");
         if !is_kept {
-            // If this fails, somebody else has it.
+            // If the exchange fails, another process has freed it.
             let _ = self.free_block(place.block, place.meta, clock);
         }
     }
@@ -174,7 +176,7 @@ impl<'m> CounterTable<'m> {
         claim.publish(Meta::free(claim.generation()))
     }
 
-    /// Makes a block, and links it to the end of a chain (or makes it the first of one).
+    /// Creates a block and links it to the end of a chain, or makes it the first one.
     #[cold]
     #[inline(never)]
     fn lengthen(
@@ -186,12 +188,13 @@ impl<'m> CounterTable<'m> {
         let generation = occupant.meta.generation();
         let number = match end {
             Some(end) => end.number().wrapping_add(1) & NUMBER_MASK,
-            // Far from those of former occupants: a cursor of theirs is none of this log.
+            // Far from the numbers of former occupants, so that their cursors are invalid in this
+            // log.
             None => u32::from(generation.bits()) << (NUMBER_BITS - 16),
         };
         let claim = self.claim_block(occupant, number, clock)?;
         fail_point!("log.claimed");
-        // What the first word is, if no entry to come.
+        // The content of the first word, unless it is a later entry.
         let first = match end {
             None => Ok(Some(LogEntry::first(generation).marked().bits())),
             Some(_) if leads_back(number) => self.links_back(occupant, number).map(Some),
@@ -226,7 +229,7 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Claims a slot for block `number`: the one that the log keeps, or that which costs least.
+    /// Claims a slot for block `number`: the one that the log keeps, or the cheapest one.
     fn claim_block(
         &self,
         occupant: Occupant<'m>,
@@ -241,7 +244,7 @@ impl<'m> CounterTable<'m> {
             let is_taken = extension.compare_exchange(spare, 0, AcqRel, Relaxed).is_ok();
             fail_point!("log.taken");
             let meta = slot.meta();
-            // Somebody else may have it by now, or the log itself.
+            // Another process, or this log, may use it again by now.
             let is_left = meta.owner_and_number().is_some() && self.owner_of(slot, meta).is_none();
             if is_taken && is_left {
                 return self.claim(slot, meta, ClaimCost::Abandoned, ticks);

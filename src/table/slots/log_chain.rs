@@ -1,12 +1,12 @@
-//! The chain of a log: its entries but the newest, in blocks, which are slots of the table; and how it is walked.
+//! The chain of a log: all entries except the newest, in blocks, which are slots of the table.
 //!
-//! Blocks are numbered, and each leads to the next. The counter's slot leads to the base, with which the
-//! chain begins (its *tail*), and, as a hint, to a block near the end. Both words and the meta of a
-//! block have the block's number, and the meta has the owner's generation: who comes to another block than
-//! it was led to looks at the counter again.
+//! Blocks are numbered, and each links to the next one. The counter's slot links to the base, with
+//! which the chain begins (its *tail*), and, as a hint, to a block near the end. Both links and the
+//! meta of a block contain the block's number, and the meta contains the owner's generation: a
+//! process that reaches another block than the link said reads the counter again.
 //!
-//! Times and sums rise from entry to entry, so that a place is searched for ([`log_search`](super::log_search)), and
-//! not walked to.
+//! Times and sums increase from entry to entry, so a place can be found by a search
+//! ([`log_search`](super::log_search)).
 
 use super::log::{LogEntry, LogTime, newest};
 use crate::policy::window::{CLOCK_SKEW, UnixMillis, WindowSize};
@@ -18,22 +18,22 @@ use crate::table::zone::counter_table::CounterTable;
 
 #[cfg(all(test, not(loom)))]
 std::thread_local! {
-    /// Number of chain entries that this thread has looked at.
+    /// Number of chain entries that this thread has read.
     pub(crate) static LOOKS: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
 }
 
-/// The entries of a block; of one that leads back, one less.
+/// Entries in a block; a block with back links has one less.
 pub(super) const ENTRIES: usize = if cfg!(loom) { 2 } else { 6 };
 
-/// Each block of so many leads back: a power of two.
+/// One of this many blocks has back links. A power of two.
 pub(super) const EVERY: u32 = 16;
 
 pub(super) const NUMBER_BITS: u32 = 29;
 pub(super) const NUMBER_MASK: u32 = (1 << NUMBER_BITS) - 1;
 const OFFSET_BITS: u32 = 3;
 
-/// A place in a chain, in one word: 32 bits of one more than the index of the block's slot, 29 of the block's
-/// number, 3 of the entry in it. Without a slot: there is none.
+/// A place in a chain, as a word: 32 bits of the block's slot index plus one, 29 bits of the
+/// block's number, and 3 bits of the entry's index. A slot of 0 stands for no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor(u64);
 
@@ -45,13 +45,13 @@ impl Cursor {
     }
 }
 
-/// A place in a chain: an entry, or where one is to be.
+/// A place in a chain, for an entry that is there or not yet.
 #[derive(Clone, Copy)]
 pub(crate) struct LogPlace<'m> {
     pub(super) block: &'m Slot,
-    /// Meta of the block when it was reached.
+    /// Meta of the block when the place was found.
     pub(super) meta: Meta,
-    /// Index of the entry in it.
+    /// Index of the entry in the block.
     pub(super) offset: usize,
 }
 
@@ -64,11 +64,12 @@ impl<'m> LogPlace<'m> {
         self.meta.block_number()
     }
 
-    /// The entry; `None`: it is empty still.
+    /// Returns the entry; `None` if the place is empty.
     pub(crate) fn entry(&self) -> Result<Option<LogEntry>, Lost> {
         #[cfg(all(test, not(loom)))]
         LOOKS.with(|looks| looks.set(looks.get() + 1));
-        // Acquire: who sees a word of the slot's next occupant sees that the meta has changed.
+        // Acquire: a reader of a word of the slot's next occupant also sees that the meta has
+        // changed.
         let entry = LogEntry::from_bits(self.word()?.load(Acquire));
         if self.block.meta() != self.meta {
             return Err(Lost);
@@ -76,7 +77,7 @@ impl<'m> LogPlace<'m> {
         Ok(entry.is_marked().then_some(entry))
     }
 
-    /// Returns the word of an entry before it is appended.
+    /// Returns the word of an entry that is not appended yet.
     pub(super) fn empty(&self) -> LogEntry {
         LogEntry::from_bits(LogEntry::empty(self.meta.generation()))
     }
@@ -88,7 +89,7 @@ impl<'m> LogPlace<'m> {
         entries.saturating_sub(other.offset)
     }
 
-    /// Whether this is after `other`, in a chain that has both.
+    /// Returns whether this is after `other` in the same chain.
     pub(super) fn is_after(&self, other: &LogPlace<'_>) -> bool {
         let blocks = number_after(other.number(), self.number());
         match blocks {
@@ -97,18 +98,18 @@ impl<'m> LogPlace<'m> {
         }
     }
 
-    /// The first place for an entry in the block.
+    /// Returns the first place for an entry in the block.
     pub(super) fn first_in_block(self) -> LogPlace<'m> {
         LogPlace { offset: first_offset(self.number()), ..self }
     }
 }
 
-/// Whether the block of this number leads back: not the first one, whose number is a multiple of [`EVERY`].
+/// Returns whether block `number` has back links: it is a multiple of [`EVERY`], and not the first.
 pub(super) fn leads_back(number: u32) -> bool {
     number % EVERY == EVERY - 1
 }
 
-/// Returns the offset of the first entry in the block of this number.
+/// Returns the index of the first entry in block `number`.
 pub(super) fn first_offset(number: u32) -> usize {
     usize::from(leads_back(number))
 }
@@ -118,12 +119,12 @@ fn number_after(before: u32, number: u32) -> u32 {
     number.wrapping_sub(before) & NUMBER_MASK
 }
 
-/// Whether block `number` is before another one of its chain.
+/// Returns whether block `number` is before block `other` of the same chain.
 pub(super) fn is_before(number: u32, other: u32) -> bool {
     number_after(other, number) > NUMBER_MASK / 2
 }
 
-/// The number of the block with which the chain of the log in `slot` begins; `None` if it has no chain yet.
+/// Returns the number of the first block of the log in `slot`; `None` without a chain.
 pub(super) fn tail_number(slot: &Slot) -> Option<u32> {
     let (_, number, _) = Cursor(tail_word(slot).load(Acquire)).parts()?;
     Some(number)
@@ -132,14 +133,14 @@ pub(super) fn tail_number(slot: &Slot) -> Option<u32> {
 /// The end of a chain.
 #[derive(Clone, Copy)]
 pub(crate) struct End<'m> {
-    /// The hint that led there.
+    /// The hint by which the end was found.
     pub(super) hint: u64,
-    /// The last entry, and where it is.
+    /// The last entry, and its place.
     pub(crate) last: LogEntry,
     pub(crate) at: LogPlace<'m>,
-    /// Place of the next entry; `None`: it goes into another block.
+    /// Place of the next entry; `None` if it needs another block.
     pub(super) free: Option<LogPlace<'m>>,
-    /// The entries of the chain.
+    /// Number of entries in the chain.
     pub(super) len: usize,
 }
 
@@ -148,19 +149,19 @@ pub(super) fn tail_word(slot: &Slot) -> &AtomicU64 {
     word
 }
 
-/// An entry near the end. A hint.
+/// The word with an entry near the end. A hint.
 pub(super) fn head_word(slot: &Slot) -> &AtomicU64 {
     let [_, word] = &slot.remote;
     word
 }
 
-/// The last block that leads back. A hint.
+/// The word with the last block with back links. A hint.
 pub(super) fn index_word(slot: &Slot) -> &AtomicU64 {
     let [_, word] = &slot.local;
     word
 }
 
-/// Whether all hits of a log have left surely, since none was counted for so long: times come round again.
+/// Returns whether a log was unused for so long that all hits have left. Times recur.
 pub(crate) fn is_unused(occupant: Occupant<'_>, size: WindowSize, now: UnixMillis) -> bool {
     let used = Ticks(occupant.slot.used.load(Relaxed));
     let longest = size.millis().saturating_add(CLOCK_SKEW);
@@ -168,21 +169,22 @@ pub(crate) fn is_unused(occupant: Occupant<'_>, size: WindowSize, now: UnixMilli
 }
 
 impl<'m> CounterTable<'m> {
-    /// The word that leads to a place.
+    /// Returns the word that links to a place.
     pub(super) fn cursor(&self, place: &LogPlace<'_>) -> u64 {
         let index = (self.index_of(place.block) as u64).saturating_add(1);
         let number = u64::from(place.number()) << OFFSET_BITS;
         index << 32 | number | place.offset as u64
     }
 
-    /// The place in the log of `occupant` that `word` leads to. `None`: to none, or to none any more.
+    /// Returns the place that `word` links to in the log of `occupant`. `None` without a link, or
+    /// if the place is not the log's any more.
     pub(super) fn place_of(&self, occupant: Occupant<'m>, word: u64) -> Option<LogPlace<'m>> {
         let (index, number, offset) = Cursor(word).parts()?;
         let place = self.block_at(occupant, index, number)?;
         Some(LogPlace { offset, ..place })
     }
 
-    /// The block of this number in the log of `occupant`, if it is in that slot.
+    /// Returns block `number` of the log of `occupant`, if it is still in that slot.
     pub(super) fn block_at(
         &self,
         occupant: Occupant<'m>,
@@ -196,7 +198,7 @@ impl<'m> CounterTable<'m> {
         is_ours.then_some(LogPlace { block, meta, offset: 0 })
     }
 
-    /// The base of a log; `None` if it has no chain yet.
+    /// Returns the base of a log; `None` without a chain.
     pub(crate) fn tail(&self, occupant: Occupant<'m>) -> Result<Option<LogPlace<'m>>, Lost> {
         let word = tail_word(occupant.slot).load(Acquire);
         if Cursor(word).parts().is_none() {
@@ -205,7 +207,7 @@ impl<'m> CounterTable<'m> {
         self.place_of(occupant, word).map(Some).ok_or(Lost)
     }
 
-    /// The place after another one; `None` if that is in a block which is not there yet.
+    /// Returns the place after another one; `None` if its block does not exist yet.
     pub(crate) fn next_place(
         &self,
         occupant: Occupant<'m>,
@@ -226,20 +228,20 @@ impl<'m> CounterTable<'m> {
         if place.block.meta() != place.meta {
             return Err(Lost);
         }
-        // A block is linked when it is one: this was linked by who was stopped for long, when the slot
+        // The block is not this log's: a process that was stopped for long linked it, when the slot
         // had another occupant.
         let extension = &place.block.extension;
         let _ = extension.compare_exchange(link, 0, AcqRel, Relaxed);
         Ok(None)
     }
 
-    /// The end of a log's chain; `None` if it has none yet.
+    /// Returns the end of a log's chain; `None` without a chain.
     pub(crate) fn end(&self, occupant: Occupant<'m>) -> Result<Option<End<'m>>, Lost> {
         let tail = self.tail(occupant)?;
         tail.map(|tail| self.end_after(occupant, tail)).transpose()
     }
 
-    /// The end of a log's chain, as it begins with `base`.
+    /// Returns the end of a log's chain that begins with `base`.
     #[inline]
     pub(super) fn end_after(
         &self,
@@ -249,7 +251,7 @@ impl<'m> CounterTable<'m> {
         let hint = head_word(occupant.slot).load(Acquire);
         let near = self.place_of(occupant, hint);
         let mut at = near.filter(|near| near.is_after(&base)).unwrap_or(base);
-        // Both lead to an entry.
+        // Both links lead to an entry.
         let mut last = at.entry()?.ok_or(Lost)?;
         loop {
             let free = self.next_place(occupant, at)?;
@@ -263,8 +265,8 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// The first place of a block near the end of a chain, after its tail, if the entry there is before
-    /// `time`.
+    /// Returns the first place of a block near the end of the chain, after its tail, if the entry
+    /// there is before `time`.
     pub(crate) fn head_before(
         &self,
         occupant: Occupant<'m>,
@@ -277,7 +279,7 @@ impl<'m> CounterTable<'m> {
         hint.filter(|hint| matches!(hint.entry(), Ok(Some(it)) if it.time().is_before(time)))
     }
 
-    /// Makes a hint lead to a block, unless it leads further.
+    /// Sets a hint to a block, unless it is at a later one.
     pub(super) fn note(&self, occupant: Occupant<'m>, hint: &AtomicU64, place: &LogPlace<'m>) {
         let old = hint.load(Acquire);
         let before = self.place_of(occupant, old);
@@ -298,7 +300,7 @@ impl<'m> CounterTable<'m> {
         if is_unused(occupant, size, now) || entry.has_left(size, now) {
             return 0;
         }
-        // Some of them have left, perhaps.
+        // Some of the hits may have left.
         let base = self.tail(occupant).ok().flatten();
         let base = base.and_then(|base| base.entry().ok().flatten());
         let first = LogEntry::first(occupant.meta.generation());

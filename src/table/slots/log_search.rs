@@ -1,12 +1,14 @@
-//! Search in a log's [chain](super::log_chain), which may have 100,000 entries.
+//! Searches in a log's [chain](super::log_chain), which can have 100,000 entries.
 //!
-//! Blocks lead to the next one. Each 16th one *leads back*, too: its first word is no entry, but has the slots of two
-//! blocks before it that lead back, the last one, and one that is 2^n such blocks away. Numbered in their order, block
-//! *m* leads to *m* - 1, and to *m* without its lowest bit that is set. So from the newest one on, a place is found in
-//! a number of steps that grows with the square of the chain's logarithm, and some 100 entries from there on.
+//! Each block links to the next one. Each 16th block also has *back links*: its first word
+//! contains, instead of an entry, the slots of two earlier blocks with back links. One is the
+//! previous such block, the other is 2^n of them away: if these blocks are numbered in order, block
+//! *m* links to *m* - 1, and to *m* without its lowest set bit. So a search from the newest one
+//! takes a number of steps that grows with the square of the chain's logarithm, and then reads
+//! about 100 entries.
 //!
-//! Both were written before the block was linked, and never change. They may lead to a block that was given back since:
-//! all that was before it has left.
+//! Both links are written before the block is linked, and never change. They may lead to a block
+//! that was released since; all entries before that have left the window.
 
 use super::log::LogEntry;
 use super::log_chain::{ENTRIES, EVERY, LogPlace, NUMBER_MASK, index_word, leads_back};
@@ -14,10 +16,10 @@ use crate::table::words::atomic::Ordering::Acquire;
 use crate::table::words::slot::{Lost, Occupant};
 use crate::table::zone::counter_table::CounterTable;
 
-/// Number of entries that are looked at one after the other before a search.
+/// Entries that are read one by one before a search.
 pub(crate) const FEW: usize = 8;
 
-/// The numbers of the two blocks to which block `number` leads back.
+/// Returns the numbers of the two blocks that block `number` links back to.
 fn numbers_before(number: u32) -> [u32; 2] {
     let order = number / EVERY;
     let further = order & order.wrapping_sub(1);
@@ -26,8 +28,8 @@ fn numbers_before(number: u32) -> [u32; 2] {
 }
 
 impl<'m> CounterTable<'m> {
-    /// The last place whose entry is such, in a chain that begins with `base`, whose entry is: where that is so of one
-    /// entry, it is of all before.
+    /// Returns the last place whose entry satisfies `is_such`, in a chain that begins with `base`.
+    /// `base` satisfies it, and so do all entries before one that does.
     pub(crate) fn last_place(
         &self,
         occupant: Occupant<'m>,
@@ -49,14 +51,14 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// A place that is few blocks before that, or is it.
+    /// Returns a place that is the last one, or a few blocks before it.
     pub(super) fn near_last_place(
         &self,
         occupant: Occupant<'m>,
         base: LogPlace<'m>,
         is_such: &impl Fn(LogEntry) -> bool,
     ) -> Result<LogPlace<'m>, Lost> {
-        // Whether the block's entries are such, as far as its first one tells.
+        // Tests the first entry of a block.
         let is_such_at = |block: &LogPlace<'m>| {
             let entry = block.first_in_block().entry()?;
             Ok(entry.is_some_and(is_such))
@@ -75,7 +77,7 @@ impl<'m> CounterTable<'m> {
         Ok(base)
     }
 
-    /// The last block after `base` that leads back, as far as is noted.
+    /// Returns the last known block after `base` with back links.
     fn last_that_leads_back(
         &self,
         occupant: Occupant<'m>,
@@ -86,7 +88,7 @@ impl<'m> CounterTable<'m> {
         noted.filter(|noted| leads_back(noted.number()) && noted.is_after(base))
     }
 
-    /// The blocks to which `block` leads back, if they are after `base`.
+    /// Returns the blocks that `block` links back to, if they are after `base`.
     fn blocks_before(
         &self,
         occupant: Occupant<'m>,
@@ -108,7 +110,7 @@ impl<'m> CounterTable<'m> {
         Ok([blocks.next().flatten(), blocks.next().flatten()])
     }
 
-    /// The first word of a new block of this number that leads back.
+    /// Returns the first word of a new block with back links and this number.
     pub(super) fn links_back(&self, occupant: Occupant<'m>, number: u32) -> Result<u64, Lost> {
         let Some(base) = self.tail(occupant)? else {
             return Ok(0);
@@ -120,7 +122,7 @@ impl<'m> CounterTable<'m> {
         let link = |block: &LogPlace<'_>| {
             (self.index_of(block.block) as u64).wrapping_add(1) & u64::from(u32::MAX)
         };
-        // From one to the other, lowest bits are taken away one by one.
+        // Following the links clears the lowest bits one by one.
         let mut at = Some(one);
         while let Some(block) = at.filter(|at| at.number() != further) {
             let [_, next] = self.blocks_before(occupant, &block, &base)?;
@@ -129,14 +131,15 @@ impl<'m> CounterTable<'m> {
         Ok(link(&one) | at.map_or(0, |at| link(&at) << 32))
     }
 
-    /// The block of this number that leads back: the one that is noted, or one after it.
+    /// Returns the block with back links and this number: the last known one, or one after it.
     fn block_of_number(
         &self,
         occupant: Occupant<'m>,
         base: &LogPlace<'m>,
         number: u32,
     ) -> Result<Option<LogPlace<'m>>, Lost> {
-        // Who appended the first entry of a block may have ended before it was noted.
+        // A process that appended the first entry of a block may have ended before it recorded the
+        // block.
         let mut place = self.last_that_leads_back(occupant, base).unwrap_or(*base);
         while place.number() != number {
             let last = LogPlace { offset: ENTRIES.wrapping_sub(1), ..place };

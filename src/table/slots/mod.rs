@@ -1,11 +1,11 @@
-//! Slots: finding the slot of a counter, giving one to a new counter, and reading one.
+//! Slots: finding the slot of a counter, inserting a new counter, and reading one.
 //!
-//! - [`probe`]: where a slot is; [`claim`], [`insertion`]: a slot for a new counter
-//! - [`columns`]: windows; [`level`]: a level and its time; [`log`], [`log_chain`], [`log_blocks`], [`log_search`]: a log of
-//!   hits
-//! - [`admission`]: the condition on which hits are counted, and the result
+//! - [`probe`]: finds a slot; [`claim`], [`insertion`]: a slot for a new counter
+//! - [`columns`]: windows; [`level`]: levels; [`log`], [`log_chain`], [`log_blocks`],
+//!   [`log_search`]: logs
+//! - [`admission`]: the condition under which hits are counted, and the result
 //! - [`names`], [`naming`], [`owner`]: the key of a synced counter, in slots of its own
-//! - [`dirty`]: which counters changed; [`pushed`]: how many of their hits the store has
+//! - [`dirty`]: marks changed counters; [`pushed`]: the hits that the store has
 
 pub(super) mod admission;
 pub(super) mod claim;

@@ -1,13 +1,14 @@
-//! The bytes of keys, of counters that a store has to know by name: synced ones.
+//! Names: the bytes of a synced counter's key, by which a store knows the counter.
 //!
-//! A counter's name is a chain of slots: the first part holds 32 bytes, and what the store has of
-//! the counter; each further one 48. So names of all lengths fit wherever enough slots can be had,
-//! and take no memory where keys need no names.
+//! A name is a chain of slots. The first part has 32 bytes, and the hits that the store has of the
+//! counter; each further part has 48 bytes. So a name of any length fits wherever enough slots are
+//! available, and local counters use no memory for names.
 //!
-//! Nothing frees a name: a part says whose it is, and whatever looks for a slot (or for a name) sees
-//! whether that is still so. A first part belongs to the counter that leads to it, if the generation that
-//! it remembers is still the counter's; a further part to the first one, likewise. So a process
-//! may end between any two steps, and what it leaves behind is found to belong to no counter.
+//! No process has to free a name. A part contains its owner, and a process that looks for a slot or
+//! a name checks whether that is still valid. A first part belongs to the counter that links to it,
+//! if the counter still has the generation in the part; a further part belongs to the first part in
+//! the same way. So a process may end between any two steps: the parts that it leaves belong to no
+//! counter.
 
 use super::columns::WindowColumns;
 use crate::policy::hits::Hits;
@@ -17,25 +18,25 @@ use crate::table::words::atomic::Ordering::{Acquire, Relaxed};
 use crate::table::words::slot::{Occupant, Slot};
 use crate::table::zone::counter_table::CounterTable;
 
-/// The bytes of a name in its first part.
+/// Bytes of a name in its first part.
 pub(super) const FIRST: usize = 32;
-/// The bytes of a name in each further part.
+/// Bytes of a name in each further part.
 pub(super) const FURTHER: usize = 48;
 
-/// The words of a slot that hold the bytes of a name. Those of a first part leave `local` out, which
-/// holds what the store has.
+/// Returns the words of a slot with bytes of a name. In a first part they exclude `local`, which
+/// contains the hits that the store has.
 pub(super) fn words(slot: &Slot, is_first: bool) -> impl Iterator<Item = &AtomicU64> {
     let local: &[AtomicU64] = if is_first { &[] } else { &slot.local };
     slot.id.iter().chain(&slot.remote).chain(local)
 }
 
-/// The parts that a name of `len` bytes has.
+/// Returns the number of parts of a name of `len` bytes.
 pub(super) fn parts_of(len: usize) -> usize {
     len.saturating_sub(FIRST).div_ceil(FURTHER).saturating_add(1)
 }
 
 impl<'m> CounterTable<'m> {
-    /// The name of a counter; `None` if it has none, or is no counter any more.
+    /// Returns the name of a counter; `None` without a name, or if the counter is gone.
     pub(crate) fn name_of(&self, occupant: Occupant<'m>) -> Option<Vec<u8>> {
         let (first, meta) = self.first_part(occupant)?;
         let (_, len) = meta.owner_and_len()?;
@@ -58,11 +59,12 @@ impl<'m> CounterTable<'m> {
             }
         }
         name.truncate(len);
-        // Parts are taken only after the counter was: if it is still there, so were they.
+        // Parts are claimed only after their counter, so if the counter is still there, its parts
+        // are, too.
         occupant.slot.meta().is_same_counter(occupant.meta).then_some(name)
     }
 
-    /// Whether a synced counter has hits of live windows that the store has not.
+    /// Returns whether a synced counter has hits of current windows that the store has not.
     pub(crate) fn has_unsent(&self, occupant: Occupant<'m>, now: UnixMillis) -> bool {
         let Some(size) = occupant.meta.size().filter(|_| occupant.meta.is_synced()) else {
             return false;
@@ -71,8 +73,8 @@ impl<'m> CounterTable<'m> {
             .any(|(number, local)| local != self.pushed(occupant, number))
     }
 
-    /// Returns the unsent hits of the window in a synced counter's current column, if that is a
-    /// former window, which is about to give way.
+    /// Returns the unsent hits of the window in a synced counter's current column, if that is an
+    /// earlier window, which is about to be replaced.
     pub(crate) fn unsent_before(
         &self,
         columns: &WindowColumns<'m>,
@@ -83,7 +85,7 @@ impl<'m> CounterTable<'m> {
         if !is_former || !occupant.meta.is_synced() {
             return Hits::ZERO;
         }
-        // Of the same parity, and so of the same window if the stamp is the same.
+        // Of the same parity, and so of the same window if the stamps are equal.
         let pushed = self.pushed_word(occupant, columns.at.number);
         word.hits().minus(pushed.hits_of(word.stamp()))
     }

@@ -1,7 +1,7 @@
-//! Giving a counter its name: claiming slots for the parts, writing them, and attaching them.
+//! Gives a counter its name: claims slots for the parts, writes them, and attaches them.
 //!
-//! A process may end between any two steps: what it leaves behind is found to belong to no counter, as
-//! [`names`](super::names) says.
+//! A process may end between any two steps. The parts that it leaves belong to no counter, as
+//! [`names`](super::names) explains.
 
 use super::claim::{Claim, ClaimCost};
 use super::names::{FIRST, FURTHER, parts_of, words};
@@ -17,16 +17,16 @@ use crate::table::words::slot::{Bucket, Lost, Occupant, Slot, WAYS};
 use crate::table::words::word::WindowCount;
 use crate::table::zone::counter_table::CounterTable;
 
-/// Number of attempts to attach a name: each process that makes a counter at the moment spoils one
+/// Attempts to attach a name. Each process that inserts a counter at the same time can spoil one
 /// attempt.
 const ATTEMPTS: u32 = if cfg!(loom) { 3 } else { 64 };
 
-/// The tag of a part of a name. A slot that was never used has the tag 0.
+/// The tag of a name's part. A slot that was never used has the tag 0.
 const NAME_TAG: u8 = 127;
 
 impl<'m> CounterTable<'m> {
-    /// Gives a synced counter its name, if it has none. Does nothing if the name is longer than any
-    /// that keys are counted under, or if slots are contended for long: the next hit tries again.
+    /// Gives a synced counter its name, if it has none. Does nothing if the name is too long, or if
+    /// slots are contended for long; the next hit tries again.
     #[cold]
     pub(crate) fn attach_name(
         &self,
@@ -45,16 +45,17 @@ impl<'m> CounterTable<'m> {
             if is_done || !occupant.is_there() {
                 return;
             }
-            // What is left of a former name belongs to no counter from here on.
+            // The parts of a former name belong to no counter from here on.
             if before == 0 || self.drop_name(occupant, before) {
-                // What was lost, another process has: the next attempt takes other slots.
+                // If it is lost, another process has the slot, and the next attempt takes other
+                // ones.
                 let _ = self.try_to_attach(occupant, id, (name, len), clock);
             }
         }
     }
 
-    /// Leaves a counter without a name whose extension was `extension` when it was found to lead to
-    /// none; returns whether it still was.
+    /// Removes the link of a counter to its name, which was `extension`. Returns whether the link
+    /// was still the same.
     pub(crate) fn drop_name(&self, occupant: Occupant<'m>, extension: u32) -> bool {
         fail_point!("name.dropping");
         let dropped = occupant.slot.extension.compare_exchange(extension, 0, AcqRel, Relaxed);
@@ -76,17 +77,18 @@ impl<'m> CounterTable<'m> {
         let first = match written {
             Ok(first) => first,
             Err(Lost) => {
-                // Those that were published already belong to no counter.
+                // The parts that were published belong to no counter already.
                 for claim in &claims {
                     let _ = claim.publish(Meta::free(claim.generation()));
                 }
                 return Err(Lost);
             }
         };
-        // A process that lost the race to attach leaves a name that belongs to no counter. A slot that
-        // changed hands has another generation: a reader sees that this name is not its counter's.
+        // A process that loses this race leaves a name that belongs to no counter. A slot that
+        // changed hands has another generation, by which a reader sees that this name is not its
+        // counter's.
         let _ = occupant.slot.extension.compare_exchange(0, first, AcqRel, Relaxed);
-        // Before it is looked at whether the name is whole: see `CounterTable::claim`.
+        // Before the check whether the name is complete: see `CounterTable::claim`.
         fence(SeqCst);
         fail_point!("name.attached");
         Ok(())
@@ -109,7 +111,7 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Writes a name into the slots that were claimed for it; returns what leads to its first part.
+    /// Writes a name into its claimed slots. Returns the link to its first part.
     fn write_name(
         &self,
         occupant: Occupant<'m>,
@@ -119,7 +121,7 @@ impl<'m> CounterTable<'m> {
         let first = claims.first().ok_or(Lost)?;
         let index_of = |slot: &Slot| u32::try_from(self.index_of(slot)).map_err(|_| Lost);
         let mut next = 0;
-        // From the last part on: a part that is published leads to parts that are.
+        // From the last part on, so that a published part links to published ones.
         for (index, claim) in claims.iter().enumerate().rev() {
             let is_first = index == 0;
             let (start, owner, generation) = if is_first {
@@ -150,8 +152,8 @@ impl<'m> CounterTable<'m> {
         Ok(next)
     }
 
-    /// Claims a slot for part number `part` of the name (or the log) of `occupant`: of those of two buckets
-    /// that its identity and the number choose, the one that costs least.
+    /// Claims the cheapest slot for part `part` of the name or the log of `occupant`, in two
+    /// buckets that depend on the identity and the number.
     pub(super) fn claim_part(
         &self,
         occupant: Occupant<'m>,
@@ -162,7 +164,7 @@ impl<'m> CounterTable<'m> {
     ) -> Result<Claim<'m>, Lost> {
         let buckets: &'m [Bucket] = self.parts.buckets;
         let Identity([one, two]) = id;
-        // Multiples of an odd number that has no pattern spread over all buckets.
+        // Multiples of an odd number without a pattern are spread over all buckets.
         let step = part.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let chosen =
             [one, two].map(|bits| buckets.get(scale(bits.wrapping_add(step), buckets.len())));
@@ -170,7 +172,7 @@ impl<'m> CounterTable<'m> {
             let costs = bucket.iter().map(|slot| (slot.meta(), slot));
             let costs = costs.map(|(meta, slot)| (self.cost_of(slot, meta, now), slot, meta));
             let occupied = costs.clone().filter(|&(cost, ..)| cost != ClaimCost::Free).count();
-            // Not the counter itself, nor a part of its name or its log.
+            // Excludes the counter itself, and the parts of its name and its log.
             let others = costs.filter(|&(cost, slot, meta)| {
                 let is_own = core::ptr::eq(slot, occupant.slot);
                 cost != ClaimCost::Busy && !is_own && !self.is_block_of(occupant, slot, meta)
@@ -178,7 +180,7 @@ impl<'m> CounterTable<'m> {
             let (cost, slot, meta) = others.min_by_key(|&(cost, ..)| cost)?;
             Some((cost, occupied, slot, meta))
         };
-        // Of two that cost the same, that in the emptier bucket.
+        // Of two with the same cost, the one in the emptier bucket.
         let chosen = chosen.into_iter().flatten().filter_map(cheapest);
         let (cost, _, slot, meta) =
             chosen.min_by_key(|&(cost, occupied, ..)| (cost, occupied)).ok_or(Lost)?;
@@ -187,7 +189,7 @@ impl<'m> CounterTable<'m> {
         Ok(claim)
     }
 
-    /// Tags a slot that was claimed for a part of a name.
+    /// Tags a slot that was claimed for a name's part.
     pub(super) fn tag_name(&self, claim: &Claim<'m>) -> Result<(), Lost> {
         let index = self.index_of(claim.slot);
         let word = self.parts.tags.get(index / WAYS).ok_or(Lost)?;
@@ -195,7 +197,7 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Makes a slot that was claimed look like one that was never used.
+    /// Resets a claimed slot to the state of one that was never used.
     pub(super) fn untag(&self, claim: &Claim<'m>) -> Result<(), Lost> {
         let index = self.index_of(claim.slot);
         let word = self.parts.tags.get(index / WAYS).ok_or(Lost)?;

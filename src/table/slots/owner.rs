@@ -1,4 +1,4 @@
-//! The counter that owns a slot with a part of a name, or with a block of a log.
+//! The counter that owns a part of a name, or a block of a log.
 
 use core::ptr;
 
@@ -10,13 +10,13 @@ use crate::table::words::word::Generation;
 use crate::table::zone::counter_table::CounterTable;
 
 impl<'m> CounterTable<'m> {
-    /// Returns the slot that a counter or a part of a name leads to, and its index.
+    /// Returns the slot that a counter or a name's part links to, and its index.
     pub(super) fn next_of(&self, slot: &Slot) -> Option<(usize, &'m Slot)> {
         let index = self.index_of_link(slot.extension.load(Acquire))?;
         Some((index, self.slot_at(index)?))
     }
 
-    /// The first part of the name of a counter, with its meta; `None` if it has no name.
+    /// Returns the first part of a counter's name, with its meta; `None` without a name.
     pub(crate) fn first_part(&self, occupant: Occupant<'_>) -> Option<(&'m Slot, Meta)> {
         let (_, first) = self.next_of(occupant.slot)?;
         let meta = first.meta();
@@ -26,7 +26,8 @@ impl<'m> CounterTable<'m> {
         is_ours.then_some((first, meta))
     }
 
-    /// The counter that the part of a name, or the block of a log, in `slot` belongs to; `None` if to none.
+    /// Returns the counter that owns the name's part or the log's block in `slot`; `None` without
+    /// an owner.
     pub(crate) fn owner_of(&self, slot: &Slot, meta: Meta) -> Option<Occupant<'m>> {
         if let Some((generation, number)) = meta.owner_and_number() {
             return self.owner_of_block(slot, generation, number);
@@ -41,7 +42,7 @@ impl<'m> CounterTable<'m> {
                 let (index, _) = self.next_of(owner.slot)?;
                 (index == self.index_of(slot)).then_some(owner)
             }
-            // A further part: its first one leads on.
+            // A further part: its first part links to the counter.
             SlotState::Name => {
                 let counter = Occupant::of(self.slot_at(owner.slot.used.load(Relaxed) as usize)?);
                 let (index, _) = self.next_of(counter.slot)?;
@@ -55,7 +56,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// The counter that the block in `slot` belongs to, if to any: see [`CounterTable::owner_of`].
+    /// Returns the counter that owns the block in `slot`: see [`CounterTable::owner_of`].
     fn owner_of_block(
         &self,
         slot: &Slot,
@@ -66,12 +67,12 @@ impl<'m> CounterTable<'m> {
         if !owner.meta.is_log() || owner.meta.generation() != generation {
             return None;
         }
-        // Before there is a chain, its first block is about to be linked.
+        // Without a chain, its first block is about to be linked.
         let is_left = tail_number(owner.slot).is_some_and(|tail| is_before(number, tail));
         (!is_left).then_some(owner)
     }
 
-    /// Whether the block with this meta in `slot` is of the log of `occupant`.
+    /// Returns whether the block with this meta in `slot` belongs to the log of `occupant`.
     pub(super) fn is_block_of(&self, occupant: Occupant<'_>, slot: &Slot, meta: Meta) -> bool {
         meta.owner_and_number().is_some()
             && self.owner_of(slot, meta).is_some_and(|owner| ptr::eq(owner.slot, occupant.slot))

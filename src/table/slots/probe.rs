@@ -1,10 +1,9 @@
-//! Probing: finding the slot of a counter.
+//! Probing: finds the slot of a counter.
 //!
-//! An identity has two buckets, and in each of them a home slot. The first home is compared first:
-//! most counters are there. While its cache line is on its way, so is that of the second home,
-//! where most others are: what takes time is to wait for memory, and both are waited for at once.
-//! Only if a counter is in neither the tags of both buckets are read, which tell the few slots that
-//! are worth a look.
+//! An identity has two buckets, and a home slot in each. The first home is compared first, since
+//! most counters are there. Meanwhile the cache line of the second home, where most others are, is
+//! fetched, so that both accesses to memory overlap. Only if a counter is in neither, the tags of
+//! both buckets are read, which select the few slots that can have it.
 
 use crate::table::words::atomic::AtomicU64;
 use crate::table::words::atomic::Ordering::Acquire;
@@ -18,31 +17,31 @@ use crate::table::zone::layout::Parts;
 #[derive(Clone, Copy)]
 pub(super) struct Home<'m> {
     pub(super) buckets: [&'m Bucket; 2],
-    /// The tag words of both.
+    /// The tag words of both buckets.
     pub(super) tags: [&'m AtomicU64; 2],
-    /// The way of the home in each of them.
+    /// The home's way in each bucket.
     pub(super) ways: [usize; 2],
     pub(super) tag: u8,
 }
 
-/// A slot by its position.
+/// The position of a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlotPosition {
-    /// Whether it is in the second of the identity's two buckets.
+    /// Whether the slot is in the second bucket of the identity.
     pub(super) in_second: bool,
     pub(super) way: usize,
 }
 
-/// The result of probing for an identity in its buckets.
+/// The result of probing for an identity.
 pub(super) enum Probe<'m> {
     Found(Occupant<'m>),
-    /// It may be in a slot that is being changed.
+    /// The identity may be in a slot that is being changed.
     Pending(SlotPosition, &'m Slot, Meta),
     Absent,
 }
 
 impl<'m> Home<'m> {
-    /// `None`: the table has less than two buckets, which none has.
+    /// Returns the home of an identity; `None` only if the table has fewer than two buckets.
     #[inline]
     pub(super) fn of(id: Identity, parts: &Parts<'m>) -> Option<Home<'m>> {
         let (buckets, tags) = (parts.buckets, parts.tags);
@@ -64,7 +63,7 @@ impl<'m> Home<'m> {
     pub(super) fn find(&self, id: Identity) -> Option<Occupant<'m>> {
         let ([first, second], [way, second_way]) = (self.buckets, self.ways);
         let (first, second) = (first.get(way)?, second.get(second_way)?);
-        // Before the first home is there to be compared: see above.
+        // Before the first home is compared, so that both accesses overlap.
         second.prefetch();
         let occupant = |slot: &'m Slot| Occupant { slot, meta: slot.meta() };
         let found = |home: &Occupant<'m>| home.meta.is_counter() && home.slot.has_identity(id);
@@ -83,8 +82,8 @@ impl<'m> Home<'m> {
 
     #[inline]
     pub(super) fn seen(&self) -> [Tags; 2] {
-        // The first before the second: an insertion into the second writes them the other way
-        // round. Acquire: pairs with the release of `tag`.
+        // The first bucket before the second: an insertion into the second writes them in the
+        // reverse order. Acquire: pairs with the release in `tag`.
         self.tags.map(|tags| Tags(tags.load(Acquire)))
     }
 
@@ -95,7 +94,7 @@ impl<'m> Home<'m> {
         bucket.get(position.way)
     }
 
-    /// Looks for `id` in the slots that have its tag.
+    /// Looks for `id` in the slots with its tag.
     #[inline]
     pub(super) fn search(&self, seen: [Tags; 2], id: Identity) -> Probe<'m> {
         let mut pending = None;
@@ -105,7 +104,8 @@ impl<'m> Home<'m> {
                 let Some(slot) = self.slot(position) else {
                     continue;
                 };
-                // One look decides: between two, an insertion may end and be missed by both.
+                // One load decides: between two loads, an insertion could end and be missed by
+                // both.
                 let meta = slot.meta();
                 match meta.state() {
                     SlotState::Counter if slot.has_identity(id) => {
@@ -135,7 +135,7 @@ fn home_way(bits: u64) -> usize {
     bits as usize % WAYS
 }
 
-/// A tag word: WAYS tags from the lowest bits on, the version in the highest eight.
+/// A tag word: WAYS tags from the lowest bits on, and the version in the highest eight bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tags(pub(super) u64);
 
@@ -144,9 +144,9 @@ const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 const VERSION_ONE: u64 = 1 << 56;
 const _: () = assert!(WAYS * TAG_BITS as usize <= 56);
 
-/// The tag of an identity, 1 to 126.
+/// Returns the tag of an identity, from 1 to 126.
 fn tag_of(bits: u64) -> u8 {
-    // Bits that decide on neither the way nor (unless there are more than 2^48) the bucket.
+    // These bits choose neither the way nor, with up to 2^48 buckets, the bucket.
     match (bits >> 3) & TAG_MASK {
         0 => 1,
         127 => 126,
@@ -154,7 +154,7 @@ fn tag_of(bits: u64) -> u8 {
     }
 }
 
-/// A one in the lowest bit of each tag of a word.
+/// The lowest bit of each tag.
 const ONES: u64 = {
     let mut ones = 0;
     let mut way = 0;
@@ -166,36 +166,37 @@ const ONES: u64 = {
 };
 
 impl Tags {
-    /// The ways that have `tag`. All are compared at once.
+    /// Returns the ways with `tag`, all of which are compared at once.
     pub(super) fn ways_with(self, tag: u8) -> Ways {
         const HIGH: u64 = ONES << (TAG_BITS - 1);
         const LOW: u64 = HIGH.wrapping_sub(ONES);
         let different = (self.0 ^ ONES.wrapping_mul(u64::from(tag))) & (HIGH | LOW);
-        // The high bit of each lane that is not zero: no lane carries into the next.
+        // The high bit of each lane that is not zero. No lane carries into the next.
         let not_zero = ((different & LOW).wrapping_add(LOW) | different) & HIGH;
         Ways(not_zero ^ HIGH)
     }
 
-    /// The word with the tag of `way` replaced, and the next version.
+    /// Returns the word with the tag of `way` replaced, and the next version.
     pub(super) fn with(self, way: usize, tag: u8) -> Tags {
         let shift = (way as u32).wrapping_mul(TAG_BITS);
         Tags((self.0 & !(TAG_MASK << shift)) | u64::from(tag) << shift).touched()
     }
 
-    /// The word with the next version.
+    /// Returns the word with the next version.
     pub(super) fn touched(self) -> Tags {
         Tags(self.0.wrapping_add(VERSION_ONE))
     }
 }
 
-/// Some of the ways of a bucket, the lowest first: the highest bits of their tags.
+/// A set of ways, as the highest bits of their tags. Iterates from the lowest.
 #[derive(Clone, Copy)]
 pub(super) struct Ways(u64);
 
 impl Ways {
     pub(super) fn count(self) -> u64 {
         const HIGHEST_LANE: usize = (WAYS - 1) * TAG_BITS as usize;
-        // One for each way, in the lowest bit of its lane; all of them summed up in the highest.
+        // One for each way, in the lowest bit of its lane; the multiplication adds them in the
+        // highest lane.
         let ones = self.0 >> (TAG_BITS - 1);
         ones.wrapping_mul(ONES) >> HIGHEST_LANE & TAG_MASK
     }
@@ -223,13 +224,13 @@ impl<'m> CounterTable<'m> {
         home.find(id).or_else(|| home.find_elsewhere(id))
     }
 
-    /// The first home of `id`, whatever is there; the second is being fetched meanwhile.
+    /// Returns the first home of `id`, whatever it contains, and prefetches the second.
     #[inline(always)]
     pub(crate) fn home(&self, id: Identity) -> Option<Occupant<'m>> {
         let [one, two] = id.0;
         let buckets: &'m [Bucket] = self.parts.buckets;
         let (first, second) = (scale(one, buckets.len()), scale(two, buckets.len()));
-        // Before the first home is there to be compared: see above.
+        // Before the first home is compared, so that both accesses overlap.
         buckets.get(second)?.get(home_way(one))?.prefetch();
         let slot = buckets.get(first)?.get(home_way(two))?;
         let meta = slot.meta();

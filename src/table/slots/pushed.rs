@@ -1,17 +1,17 @@
-//! The hits of a counter that the store has: a word for the windows of each parity, in the first part of the
-//! counter's name.
+//! The hits of a counter that the store has: one word for the windows of each parity, in the first
+//! part of the counter's name.
 //!
-//! Only the holder of the [lease](crate::table::zone::lease) changes them. But a holder may be stopped just before the
-//! instruction that does so, and run it when another worker has long taken over: and the word may hold again
-//! what that instruction expects, if the hits were forgotten and pushed anew in the meantime. So a worker that takes
-//! the lease from one that has not given it back hands every counter over to itself, before it relies on any
-//! ([`CounterTable::hand_over`]). The meta of the part counts such handovers, and the stamp of a word is that of its
-//! window, moved by this number. After a handover, both words have stamps that no instruction expects which was
-//! prepared before.
+//! Only the holder of the [lease](crate::table::zone::lease) changes them. But a holder may be
+//! stopped just before the instruction that does so, and execute it after another worker has taken
+//! over. The word may then have the expected value again, if the hits were discarded and pushed
+//! anew meanwhile. So a worker that takes the lease from one that has not released it hands every
+//! counter over to itself before it relies on the counter ([`CounterTable::hand_over`]). The part's
+//! meta counts these handovers, and the stamp of a word is its window's, moved by this number.
+//! After a handover, both words have stamps that no instruction prepared before it expects.
 //!
-//! A word of the handover before is valid too, since words change one after the other, and the process may end in
-//! between. Two handovers at once void both words in one step, which is how hits are forgotten
-//! ([`CounterTable::forget`]).
+//! A word with the stamp of the previous handover is valid too, since the words change one after
+//! the other, and the process may end in between. Two handovers at once invalidate both words in
+//! one step, which discards the hits ([`CounterTable::forget`]).
 
 use super::columns::load;
 use crate::policy::hits::Hits;
@@ -24,7 +24,7 @@ use crate::table::words::word::{Stamp, WindowCount};
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::lease::{IsHeld, LeaseLost, confirm};
 
-/// The words of a counter, as long as the meta of the part that has them stays.
+/// The words of a counter, valid while the meta of their part is unchanged.
 #[derive(Clone, Copy)]
 struct PushedWords<'m> {
     counter: Occupant<'m>,
@@ -33,18 +33,18 @@ struct PushedWords<'m> {
 }
 
 impl<'m> PushedWords<'m> {
-    /// The word for the windows of the parity of `number`, and its value.
+    /// Returns the word for the parity of window `number`, and its value.
     fn word(&self, number: u64) -> (&'m AtomicU64, WindowCount) {
         let (word, _) = self.part.local_columns(number);
         (word, load(word))
     }
 
-    /// A value of that word with the stamp of its window.
+    /// Returns a value of that word with its stamp moved back to the window's.
     fn read(&self, word: WindowCount, number: u64) -> WindowCount {
         let (local, _) = self.counter.slot.local_columns(number);
         let (local, handovers) = (load(local).stamp(), self.meta.handovers());
-        // The one window in which it matters how much was pushed is that which is counted in, which tells
-        // a word of the handover before from one of a former window.
+        // Only pushed hits of the current window matter here, so a word of the previous handover
+        // can be distinguished from one of an earlier window.
         let before = word.stamp().moved_back(handovers.wrapping_sub(1));
         let stamp = match before == local {
             true => local,
@@ -53,7 +53,7 @@ impl<'m> PushedWords<'m> {
         WindowCount::new(stamp, word.hits())
     }
 
-    /// Gives both words stamps of the present handover. What is of no window that is counted in is dropped.
+    /// Gives both words stamps of the current handover. Drops hits of windows that are not current.
     fn restamp(&self, is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
         for number in [0, 1] {
             loop {
@@ -96,7 +96,7 @@ impl<'m> CounterTable<'m> {
         self.pushed_word(counter, number).hits_of(stamp)
     }
 
-    /// Returns the hits that the store has of a window of the parity of `number`, with the stamp of that
+    /// Returns the hits that the store has of a window of `number`'s parity, with the stamp of that
     /// window.
     pub(crate) fn pushed_word(&self, counter: Occupant<'m>, number: u64) -> WindowCount {
         loop {
@@ -105,14 +105,15 @@ impl<'m> CounterTable<'m> {
             };
             let (_, word) = words.word(number);
             let word = words.read(word, number);
-            // A word that was read before a handover says nothing after it.
+            // A value read before a handover is not valid after it.
             if words.part.meta() == words.meta {
                 return word;
             }
         }
     }
 
-    /// Notes that the store has `up_to` hits of window `number`, if it had `from`. Returns whether it had.
+    /// Records that the store has `up_to` hits of window `number`, if it had `from`. Returns
+    /// whether it had.
     ///
     /// # Errors
     ///
@@ -128,7 +129,7 @@ impl<'m> CounterTable<'m> {
         while let Some(words) = self.pushed_words(counter) {
             let (pushed, old) = words.word(number);
             let is_due = words.read(old, number).hits_of(stamp) == from;
-            // After the word was read: whoever takes over from here on changes it.
+            // After the load, so that a worker that takes over from here on changes the word.
             confirm(is_held)?;
             if !is_due || !counter.is_there() {
                 break;
@@ -143,8 +144,8 @@ impl<'m> CounterTable<'m> {
         Ok(false)
     }
 
-    /// Sees to it that whatever a former holder of the lease was about to write to the words of a counter
-    /// fails. What they hold stays.
+    /// Makes all pending writes of a former lease holder to a counter's words fail. Their contents
+    /// stay.
     ///
     /// # Errors
     ///
@@ -155,8 +156,8 @@ impl<'m> CounterTable<'m> {
         is_held: IsHeld<'_>,
     ) -> Result<(), LeaseLost> {
         while let Some(words) = self.pushed_words(counter) {
-            // The worker that took over before may have ended in between: no word may be two handovers
-            // behind.
+            // The worker that took over before may have ended in between. No word may be two
+            // handovers behind.
             words.restamp(is_held)?;
             confirm(is_held)?;
             fail_point!("pushed.handing_over");
@@ -168,7 +169,7 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Forgets that the store has any hits of a counter, and hands it over.
+    /// Discards the hits that the store has of a counter, and hands it over.
     ///
     /// # Errors
     ///
@@ -191,7 +192,7 @@ impl<'m> CounterTable<'m> {
 }
 
 impl<'m> PushedWords<'m> {
-    /// Counts so many handovers; `None` if another process has changed the meta meanwhile.
+    /// Adds handovers; `None` if another process has changed the meta meanwhile.
     fn after(self, handovers: u16) -> Option<PushedWords<'m>> {
         let meta = self.meta.handed_over(handovers);
         let PushedWords { counter, part, .. } = self;
