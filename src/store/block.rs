@@ -67,14 +67,10 @@ where
                 }
                 _ => error,
             })?;
-        } else if let Some(result) = self.common.set(name, &directive, &self.read_file) {
-            result?;
         } else if let Some(name) = own_name(name) {
-            for kind in owners(name) {
-                self.own.set(kind, name, &directive)?;
-            }
+            self.own.set(&directive)?;
             self.given.push(name);
-        } else {
+        } else if !self.common.set(&directive, &self.read_file)? {
             // What looks like a name is the end of a password with a ";" in it.
             let directive = if after_password { Directive::new(b"...", words) } else { directive };
             let lacking: Vec<_> = lacking().flat_map(|(_, names)| names).copied().collect();
@@ -171,10 +167,9 @@ pub(super) fn directives(strategy: Option<StoreKind>) -> Vec<&'static str> {
     let kinds = StoreKind::ALL.iter();
     let kinds = kinds.filter(|kind| strategy.is_none_or(|it| it == **kind));
     let own = kinds.flat_map(|kind| kind.directives());
-    let common = CommonDirectives::NAMES.iter();
     let mut all = vec!["strategy"];
-    for name in common.chain(own) {
-        if !all.contains(name) {
+    for name in CommonDirectives::names().chain(own.copied()) {
+        if !all.contains(&name) {
             all.push(name);
         }
     }

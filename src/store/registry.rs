@@ -16,7 +16,7 @@ use super::redis::Redis;
 use super::settings::common::CommonDirectives;
 use super::settings::kind::{KindDirectives as _, KindOptions, Registered};
 use crate::policy::algorithm::Algorithm;
-use crate::policy::options::{Directive, OptionError, Syntax};
+use crate::policy::options::{Directive, Directives, OptionError, Syntax};
 
 /// Bytes of stack of a thread that talks to stores. A build without optimizations needs more than
 /// the 2 MiB that are usual: connecting to Cassandra nests deep. Unused stack takes no memory.
@@ -87,16 +87,10 @@ macro_rules! kinds {
         }
 
         impl OwnDirectives {
-            /// Reads a directive that this kind has under this name.
-            pub(super) fn set(
-                &mut self,
-                kind: StoreKind,
-                name: &str,
-                directive: &Directive<'_>,
-            ) -> Result<(), OptionError> {
-                match kind {
-                    $(StoreKind::$Kind => self.$name.set(name, directive),)*
-                }
+            /// Reads a directive for each kind that has it.
+            pub(super) fn set(&mut self, directive: &Directive<'_>) -> Result<(), OptionError> {
+                $(self.$name.set(directive)?;)*
+                Ok(())
             }
 
             /// Whether nothing that was given contradicts another.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::policy::options::{Directive, OptionError, Syntax, text};
+use crate::policy::options::{Directive, OptionError, Syntax, directives, text};
 use crate::store::settings::common::CommonDirectives;
 use crate::store::settings::kind::{KindDirectives, KindOptions};
 
@@ -48,30 +48,19 @@ impl KindOptions for CassandraOptions {
     }
 }
 
-/// The directives so far.
-#[derive(Debug, Default)]
-pub struct CassandraDirectives {
-    /// Postgres has one too, of other names.
-    table: Option<Box<str>>,
-    datacenter: Option<Box<str>>,
-    consistency: Option<ConsistencyLevel>,
-    replication: Option<Replication>,
+directives! {
+    /// The directives that were read so far.
+    pub struct CassandraDirectives {
+        /// Postgres has one too, of other names.
+        table: Box<str> = ANY_TABLE,
+        datacenter: Box<str> = DATACENTER,
+        consistency: ConsistencyLevel = CONSISTENCY,
+        replication: Replication => replication,
+    }
 }
 
 impl KindDirectives for CassandraDirectives {
     type Options = CassandraOptions;
-
-    const NAMES: &'static [&'static str] = &["table", "datacenter", "consistency", "replication"];
-
-    fn set(&mut self, name: &str, directive: &Directive<'_>) -> Result<(), OptionError> {
-        match name {
-            "table" => directive.set(&mut self.table, &ANY_TABLE),
-            "datacenter" => directive.set(&mut self.datacenter, &DATACENTER),
-            "consistency" => directive.set(&mut self.consistency, &CONSISTENCY),
-            "replication" => directive.set_with(&mut self.replication, || replication(directive)),
-            _ => Err(directive.unknown(Self::NAMES, &[])),
-        }
-    }
 
     fn check(&self, common: &CommonDirectives, is_chosen: bool) -> Result<(), OptionError> {
         if is_chosen {

@@ -1,6 +1,6 @@
 //! The options that only Postgres has, and how they are read from directives.
 
-use crate::policy::options::{Directive, OptionError, Syntax, text};
+use crate::policy::options::{Directive, OptionError, Syntax, directives, text};
 use crate::store::settings::common::CommonDirectives;
 use crate::store::settings::kind::{KindDirectives, KindOptions};
 
@@ -29,24 +29,16 @@ impl KindOptions for PostgresOptions {
     }
 }
 
-/// The directives so far.
-#[derive(Debug, Default)]
-pub struct PostgresDirectives {
-    /// Cassandra has one too, of other names.
-    table: Option<Box<str>>,
+directives! {
+    /// The directives that were read so far.
+    pub struct PostgresDirectives {
+        /// Cassandra has one too, of other names.
+        table: Box<str> = ANY_TABLE,
+    }
 }
 
 impl KindDirectives for PostgresDirectives {
     type Options = PostgresOptions;
-
-    const NAMES: &'static [&'static str] = &["table"];
-
-    fn set(&mut self, name: &str, directive: &Directive<'_>) -> Result<(), OptionError> {
-        match name {
-            "table" => directive.set(&mut self.table, &ANY_TABLE),
-            _ => Err(directive.unknown(Self::NAMES, &[])),
-        }
-    }
 
     fn check(&self, _: &CommonDirectives, is_chosen: bool) -> Result<(), OptionError> {
         match is_chosen {

@@ -1,6 +1,6 @@
 //! The options that only Redis has, and how they are read from directives.
 
-use crate::policy::options::{Directive, FLAG, OptionError, Syntax, text};
+use crate::policy::options::{Directive, FLAG, OptionError, Syntax, directives, text};
 use crate::store::contract::options::{Credentials, Secret};
 use crate::store::settings::common::CommonDirectives;
 use crate::store::settings::kind::{KindDirectives, KindOptions};
@@ -61,32 +61,19 @@ impl KindOptions for RedisOptions {
     }
 }
 
-/// The directives so far.
-#[derive(Debug, Default)]
-pub struct RedisDirectives {
-    cluster: Option<bool>,
-    sentinel_master: Option<Box<str>>,
-    sentinel_username: Option<Secret>,
-    sentinel_password: Option<Secret>,
-    prefix: Option<Box<str>>,
+directives! {
+    /// The directives that were read so far.
+    pub struct RedisDirectives {
+        cluster: bool = FLAG,
+        sentinel_master: Box<str> = SENTINEL_MASTER,
+        sentinel_username: Secret = USERNAME,
+        sentinel_password: Secret = PASSWORD,
+        prefix: Box<str> = PREFIX,
+    }
 }
 
 impl KindDirectives for RedisDirectives {
     type Options = RedisOptions;
-
-    const NAMES: &'static [&'static str] =
-        &["cluster", "sentinel_master", "sentinel_username", "sentinel_password", "prefix"];
-
-    fn set(&mut self, name: &str, directive: &Directive<'_>) -> Result<(), OptionError> {
-        match name {
-            "cluster" => directive.set(&mut self.cluster, &FLAG),
-            "sentinel_master" => directive.set(&mut self.sentinel_master, &SENTINEL_MASTER),
-            "sentinel_username" => directive.set(&mut self.sentinel_username, &USERNAME),
-            "sentinel_password" => directive.set(&mut self.sentinel_password, &PASSWORD),
-            "prefix" => directive.set(&mut self.prefix, &PREFIX),
-            _ => Err(directive.unknown(Self::NAMES, &[])),
-        }
-    }
 
     fn check(&self, common: &CommonDirectives, is_chosen: bool) -> Result<(), OptionError> {
         let is_cluster = self.cluster == Some(true);

@@ -1,5 +1,6 @@
 //! The directives of a `ratelimit_store` block that every kind of datastore has.
 
+use core::iter;
 use core::time::Duration;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,85 +9,71 @@ use super::syntax::{
     DATABASE, FILE, PASSWORD, PASSWORD_FILE, SERVER, TIMEOUT, TLS_NAME, USERNAME, check_needs,
     exclusive,
 };
-use crate::policy::options::{Directive, DirectiveName, FLAG, OptionError};
+use crate::policy::options::{
+    Directive, DirectiveName, Directives as _, FLAG, OptionError, directives,
+};
 use crate::store::contract::options::{
     Credentials, PemFile, Secret, StoreOptions, TlsIdentity, TlsOptions,
 };
 use crate::store::contract::server::{ServerAddress, ServerName, server_of_url};
 
-/// The directives so far.
+directives! {
+    /// The directives that were read so far, without `server`.
+    struct CommonWords {
+        username: Secret = USERNAME,
+        password: Secret = PASSWORD,
+        password_file: PathBuf = PASSWORD_FILE,
+        /// A number or a name: the chosen kind checks it.
+        database: Box<str> = DATABASE,
+        connect_timeout: Duration = TIMEOUT,
+        timeout: Duration = TIMEOUT,
+        tls: bool = FLAG,
+        tls_verify: bool = FLAG,
+        tls_name: Box<str> = TLS_NAME,
+        tls_trusted_certificate: PathBuf = FILE,
+        tls_certificate: PathBuf = FILE,
+        tls_certificate_key: PathBuf = FILE,
+    }
+}
+
+/// The directives that were read so far.
 #[derive(Debug, Default)]
 pub struct CommonDirectives {
     servers: Vec<ServerName>,
-    username: Option<Secret>,
-    password: Option<Secret>,
-    /// Content of the file.
-    password_file: Option<Secret>,
-    /// It is the kind that knows what it may be: a number or a name.
-    database: Option<Box<str>>,
-    connect_timeout: Option<Duration>,
-    timeout: Option<Duration>,
-    tls: Option<bool>,
-    tls_verify: Option<bool>,
-    tls_name: Option<Box<str>>,
-    tls_trusted_certificate: Option<PathBuf>,
-    tls_certificate: Option<PathBuf>,
-    tls_certificate_key: Option<PathBuf>,
+    read: CommonWords,
+    /// The content of `password_file`.
+    password_of_file: Option<Secret>,
 }
 
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(250);
 
 impl CommonDirectives {
-    pub(crate) const NAMES: [&str; 13] = [
-        "server",
-        "username",
-        "password",
-        "password_file",
-        "database",
-        "connect_timeout",
-        "timeout",
-        "tls",
-        "tls_verify",
-        "tls_name",
-        "tls_trusted_certificate",
-        "tls_certificate",
-        "tls_certificate_key",
-    ];
+    /// Returns the names of the directives, in the order of messages.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        iter::once("server").chain(CommonWords::NAMES.iter().copied())
+    }
 
-    /// Reads a directive, if it is one of these; `read_file` reads the file of a password.
+    /// Reads a directive; returns `false` if it is none of these. `read_file` reads the file of a password.
     pub(crate) fn set(
         &mut self,
-        name: &[u8],
         directive: &Directive<'_>,
         read_file: impl Fn(&Path) -> io::Result<Vec<u8>>,
-    ) -> Option<Result<(), OptionError>> {
-        Some(match name {
-            b"server" => directive
-                .word(&SERVER)
-                .map_err(|error| without_url(directive, error))
-                .and_then(|server| self.add_server(server)),
-            b"username" => directive.set(&mut self.username, &USERNAME),
-            b"password" => directive.set(&mut self.password, &PASSWORD),
-            b"password_file" => {
-                directive.set_with(&mut self.password_file, || read_password(directive, read_file))
-            }
-            b"database" => directive.set(&mut self.database, &DATABASE),
-            b"connect_timeout" => directive.set(&mut self.connect_timeout, &TIMEOUT),
-            b"timeout" => directive.set(&mut self.timeout, &TIMEOUT),
-            b"tls" => directive.set(&mut self.tls, &FLAG),
-            b"tls_verify" => directive.set(&mut self.tls_verify, &FLAG),
-            b"tls_name" => directive.set(&mut self.tls_name, &TLS_NAME),
-            b"tls_trusted_certificate" => directive.set(&mut self.tls_trusted_certificate, &FILE),
-            b"tls_certificate" => directive.set(&mut self.tls_certificate, &FILE),
-            b"tls_certificate_key" => directive.set(&mut self.tls_certificate_key, &FILE),
-            _ => return None,
-        })
+    ) -> Result<bool, OptionError> {
+        if directive.is("server") {
+            let server = directive.word(&SERVER).map_err(|error| without_url(directive, error))?;
+            return self.add_server(server).map(|()| true);
+        }
+        let is_common = self.read.set(directive)?;
+        if let (true, Some(path)) = (directive.is("password_file"), &self.read.password_file) {
+            self.password_of_file = Some(read_password(directive, path, read_file)?);
+        }
+        Ok(is_common)
     }
 
     /// The word of `database`, if it was given.
     pub(crate) fn database(&self) -> Option<&str> {
-        self.database.as_deref()
+        self.read.database.as_deref()
     }
 
     /// Whether no server is a path, which an option of this name cannot do with, if it `is_given`.
@@ -107,8 +94,8 @@ impl CommonDirectives {
     /// Whether a user that was given has a password.
     #[cfg(feature = "cassandra")]
     pub(crate) fn check_password(&self) -> Result<(), OptionError> {
-        let has_password = self.password.is_some() || self.password_file.is_some();
-        let has_username = self.username.is_some();
+        let has_password = self.read.password.is_some() || self.password_of_file.is_some();
+        let has_username = self.read.username.is_some();
         check_needs(&[("username", has_username, "password word", has_password)])
     }
 
@@ -116,30 +103,41 @@ impl CommonDirectives {
     ///
     /// What no further directive can mend is said at once, so that the message has its line.
     pub(crate) fn check(&self) -> Result<(), OptionError> {
-        if self.password.is_some() && self.password_file.is_some() {
+        if self.read.password.is_some() && self.read.password_file.is_some() {
             return Err(exclusive("password", "\"password_file\"", "one of them"));
         }
-        self.check_no_path("tls on", self.tls == Some(true))
+        self.check_no_path("tls on", self.read.tls == Some(true))
     }
 
     /// All directives were read. Servers listen on `usual_port` unless they say otherwise.
-    pub(crate) fn finish(mut self, usual_port: u16) -> Result<StoreOptions, OptionError> {
-        let has_certificate = self.tls_certificate.is_some();
-        let has_key = self.tls_certificate_key.is_some();
+    pub(crate) fn finish(self, usual_port: u16) -> Result<StoreOptions, OptionError> {
+        let has_certificate = self.read.tls_certificate.is_some();
+        let has_key = self.read.tls_certificate_key.is_some();
         check_needs(&[
             ("tls_certificate", has_certificate, "tls_certificate_key file", has_key),
             ("tls_certificate_key", has_key, "tls_certificate file", has_certificate),
         ])?;
         self.check_tls()?;
+        let servers = self.servers(usual_port)?;
+        let read = self.read;
+        let files = read.tls_certificate.zip(read.tls_certificate_key);
         Ok(StoreOptions {
-            servers: self.servers(usual_port)?,
-            tls: self.take_tls(),
+            servers,
+            tls: (read.tls == Some(true)).then(|| TlsOptions {
+                verify: read.tls_verify.unwrap_or(true),
+                name: read.tls_name,
+                trusted_certificate: read.tls_trusted_certificate.map(PemFile::unread),
+                identity: files.map(|(certificate, key)| TlsIdentity {
+                    certificate: PemFile::unread(certificate),
+                    key: PemFile::unread(key),
+                }),
+            }),
             credentials: Credentials {
-                username: self.username,
-                password: self.password.or(self.password_file),
+                username: read.username,
+                password: read.password.or(self.password_of_file),
             },
-            connect_timeout: self.connect_timeout.unwrap_or(DEFAULT_CONNECT_TIMEOUT),
-            timeout: self.timeout.unwrap_or(DEFAULT_TIMEOUT),
+            connect_timeout: read.connect_timeout.unwrap_or(DEFAULT_CONNECT_TIMEOUT),
+            timeout: read.timeout.unwrap_or(DEFAULT_TIMEOUT),
         })
     }
 
@@ -174,38 +172,19 @@ impl CommonDirectives {
     /// Whether options of TLS were given where there is TLS: else a connection would be plain that
     /// looks as if it were not.
     fn check_tls(&self) -> Result<(), OptionError> {
-        if self.tls == Some(true) {
+        if self.read.tls == Some(true) {
             return match cfg!(feature = "tls") {
                 true => Ok(()),
                 false => Err(OptionError::new("\"tls on\" is not in this build").of("tls")),
             };
         }
-        for (name, is_given) in [
-            ("tls_verify", self.tls_verify.is_some()),
-            ("tls_name", self.tls_name.is_some()),
-            ("tls_trusted_certificate", self.tls_trusted_certificate.is_some()),
-            ("tls_certificate", self.tls_certificate.is_some()),
-            ("tls_certificate_key", self.tls_certificate_key.is_some()),
-        ] {
-            if is_given {
+        match self.read.given().find(|name| name.starts_with("tls_")) {
+            None => Ok(()),
+            Some(name) => {
                 let message = format!("\"{name}\" has no effect without TLS: add \"tls on;\"");
-                return Err(OptionError::new(message).of(name));
+                Err(OptionError::new(message).of(name))
             }
         }
-        Ok(())
-    }
-
-    fn take_tls(&mut self) -> Option<TlsOptions> {
-        let files = self.tls_certificate.take().zip(self.tls_certificate_key.take());
-        (self.tls == Some(true)).then(|| TlsOptions {
-            verify: self.tls_verify.unwrap_or(true),
-            name: self.tls_name.take(),
-            trusted_certificate: self.tls_trusted_certificate.take().map(PemFile::unread),
-            identity: files.map(|(certificate, key)| TlsIdentity {
-                certificate: PemFile::unread(certificate),
-                key: PemFile::unread(key),
-            }),
-        })
     }
 }
 
@@ -221,14 +200,14 @@ fn without_url(directive: &Directive<'_>, error: OptionError) -> OptionError {
     OptionError::new(format!("{error}{meant}"))
 }
 
-/// The password in the file that `directive` names, without the newline at its end.
+/// The password in the file at `path`, which `directive` names, without the newline at its end.
 fn read_password(
     directive: &Directive<'_>,
+    path: &Path,
     read_file: impl Fn(&Path) -> io::Result<Vec<u8>>,
 ) -> Result<Secret, OptionError> {
-    let path = directive.word(&PASSWORD_FILE)?;
-    let content = read_file(&path).map_err(|error| {
-        let place = match is_surely_a_path(&path, &error) {
+    let content = read_file(path).map_err(|error| {
+        let place = match is_surely_a_path(path, &error) {
             true => format!("\"{}\": ", path.display()),
             false => String::new(),
         };

@@ -1,7 +1,7 @@
 //! The traits of a kind of datastore that is in the registry.
 
 use super::common::CommonDirectives;
-use crate::policy::options::{Directive, OptionError};
+use crate::policy::options::{Directives, OptionError};
 use crate::store::contract::decision::Decider;
 use crate::store::contract::strategy::Strategy;
 
@@ -29,19 +29,9 @@ pub trait KindOptions {
 }
 
 /// The directives that only one kind of datastore has, as far as they were read.
-pub trait KindDirectives: Default {
+pub trait KindDirectives: Directives {
     /// Options that they become.
     type Options: KindOptions;
-
-    /// Their names.
-    const NAMES: &'static [&'static str];
-
-    /// Reads one of them, which has this name.
-    ///
-    /// # Errors
-    ///
-    /// If it was given before, or its words are not accepted.
-    fn set(&mut self, name: &str, directive: &Directive<'_>) -> Result<(), OptionError>;
 
     /// Whether nothing that was given contradicts another, after each directive: a message then has
     /// its line. Only if the kind `is_chosen` is it known that the common ones are meant for it.
