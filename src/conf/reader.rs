@@ -84,20 +84,13 @@ impl<N: Nginx> ConfReader<'_, N> {
             "ratelimit_namespace" => http.read_namespace(nginx, words),
             "ratelimit_key" => level.set_key(nginx, words),
             "ratelimit" => ratelimit::read(nginx, http, level, words),
-            "ratelimit_count_rejected" => level.options.set_count_rejected(words),
-            "ratelimit_status" => level.options.set_status(words),
-            "ratelimit_dry_run" => level.options.set_dry_run(words),
-            "ratelimit_log_level" => level.options.set_log_level(words),
-            "ratelimit_headers" => level.options.set_headers(words),
-            "ratelimit_retry_after_jitter" => level.options.set_retry_after_jitter(words),
-            "ratelimit_phase" => level.options.set_phase(words).map(|phase| {
-                http.has_precontent |= phase == Phase::Precontent;
-            }),
             "ratelimit_api" => level.set_api(nginx, words).map(|may_write| {
                 http.has_callers |= may_write;
             }),
             "ratelimit_metrics" => level.set_metrics(nginx, words),
-            _ => Err("unknown directive".into()),
+            _ => level.options.set(name, words).map(|()| {
+                http.has_precontent |= level.settings().phase == Phase::Precontent;
+            }),
         };
         match result {
             Ok(()) => {

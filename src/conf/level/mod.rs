@@ -167,7 +167,7 @@ impl<T> LevelConf<T> {
 
     /// Returns the settings. The level must have inherited.
     pub fn settings(&self) -> Settings {
-        Settings::of(&self.options)
+        self.options.settings()
     }
 }
 

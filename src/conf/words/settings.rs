@@ -7,35 +7,60 @@ use crate::policy::options::shown;
 use crate::policy::window::parse_time;
 use crate::table::Outcome;
 
-/// The options that a level sets.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LevelOptions {
-    count_rejected: Option<bool>,
-    status: Option<isize>,
-    dry_run: Option<bool>,
-    log_level: Option<LogLevel>,
-    headers: Option<HeaderFormats>,
-    retry_after_jitter: Option<u64>,
-    phase: Option<Phase>,
+/// Declares the options of a level: for each, the directive, the parser of its words, the field of [`Settings`], and
+/// the default.
+macro_rules! level_options {
+    ($($(#[$doc:meta])* $directive:literal $parse:ident => $name:ident: $Type:ty = $default:expr,)*) => {
+        /// The options that a level sets.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct LevelOptions {
+            $($name: Option<$Type>,)*
+        }
+
+        /// The settings of a location.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Settings {
+            $($(#[$doc])* pub $name: $Type,)*
+        }
+
+        impl LevelOptions {
+            /// Reads `directive words`.
+            pub(crate) fn set(&mut self, directive: &str, words: &[&[u8]]) -> Result<(), ConfError> {
+                match directive {
+                    $($directive => set_once(&mut self.$name, $parse(words)?),)*
+                    _ => Err("unknown directive".into()),
+                }
+            }
+
+            /// Inherits the options that this level does not set.
+            pub(crate) fn inherit(&mut self, prev: &LevelOptions) {
+                $(self.$name = self.$name.or(prev.$name);)*
+            }
+
+            /// Fills options that are not set with their defaults.
+            pub(crate) fn settings(&self) -> Settings {
+                Settings { $($name: self.$name.unwrap_or($default),)* }
+            }
+        }
+    };
 }
 
-/// The settings of a location.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+level_options! {
     /// Whether rejected requests are charged.
-    pub count_rejected: bool,
+    "ratelimit_count_rejected" on_or_off => count_rejected: bool = false,
     /// The status of a rejection: 400 to 599.
-    pub status: isize,
+    "ratelimit_status" status => status: isize = 429,
     /// The outcome of a rejected request; with a dry run, the request passes.
-    pub refusal: Outcome,
+    "ratelimit_dry_run" dry_run => refusal: Outcome = Outcome::Rejected,
     /// The level at which rejections are logged.
-    pub log_level: LogLevel,
+    "ratelimit_log_level" log_level => log_level: LogLevel = LogLevel::Error,
     /// The formats of the headers that tell clients about limits.
-    pub headers: HeaderFormats,
+    "ratelimit_headers" header_formats => headers: HeaderFormats
+        = HeaderFormats::default().with(HeaderFormat::Ietf),
     /// The maximum random addition to `Retry-After`, in milliseconds.
-    pub retry_after_jitter: u64,
+    "ratelimit_retry_after_jitter" jitter => retry_after_jitter: u64 = 0,
     /// The phase in which a request is decided on.
-    pub phase: Phase,
+    "ratelimit_phase" phase => phase: Phase = Phase::default(),
 }
 
 /// A level of the error log, with nginx's number.
@@ -101,97 +126,47 @@ impl Content {
     }
 }
 
-impl LevelOptions {
-    /// Reads `ratelimit_count_rejected on | off`.
-    pub(crate) fn set_count_rejected(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
-        set_once(&mut self.count_rejected, on_or_off(words)?)
-    }
-
-    /// Reads `ratelimit_status code`.
-    pub(crate) fn set_status(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
-        const EXPECTED: &str = "expected a status from 400 to 599";
-        let word = one_word(words, EXPECTED)?;
-        let code = core::str::from_utf8(word).ok();
-        let code = code.filter(|code| code.bytes().all(|byte| byte.is_ascii_digit()));
-        let code = code.and_then(|code| code.parse().ok());
-        let code = code.filter(|code| (400..=599).contains(code));
-        let code = code.ok_or_else(|| invalid("status", word, EXPECTED))?;
-        set_once(&mut self.status, code)
-    }
-
-    /// Reads `ratelimit_dry_run on | off`.
-    pub(crate) fn set_dry_run(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
-        set_once(&mut self.dry_run, on_or_off(words)?)
-    }
-
-    /// Reads `ratelimit_log_level info | notice | warn | error | off`.
-    pub(crate) fn set_log_level(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
-        let levels = [
-            ("info", LogLevel::Info),
-            ("notice", LogLevel::Notice),
-            ("warn", LogLevel::Warn),
-            ("error", LogLevel::Error),
-            ("off", LogLevel::Off),
-        ];
-        set_once(&mut self.log_level, one_of(words, levels)?)
-    }
-
-    /// Reads `ratelimit_headers off | [ietf] [draft03] [legacy]`.
-    pub(crate) fn set_headers(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
-        set_once(&mut self.headers, header_formats(words)?)
-    }
-
-    /// Reads `ratelimit_retry_after_jitter time`.
-    pub(crate) fn set_retry_after_jitter(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
-        const DAY: u64 = 86_400_000;
-        const EXPECTED: &str = "expected a time of at most 1d, such as 10s or 0.5";
-        let word = one_word(words, EXPECTED)?;
-        let time = parse_time(word).filter(|&millis| millis <= DAY);
-        let time = time.ok_or_else(|| invalid("time", word, EXPECTED))?;
-        set_once(&mut self.retry_after_jitter, time)
-    }
-
-    /// Reads `ratelimit_phase preaccess | precontent`.
-    pub(crate) fn set_phase(&mut self, words: &[&[u8]]) -> Result<Phase, ConfError> {
-        let phases = [("preaccess", Phase::Preaccess), ("precontent", Phase::Precontent)];
-        let phase = one_of(words, phases)?;
-        set_once(&mut self.phase, phase).map(|()| phase)
-    }
-
-    /// Inherits the options that this level does not set.
-    pub(crate) fn inherit(&mut self, prev: &LevelOptions) {
-        self.count_rejected = self.count_rejected.or(prev.count_rejected);
-        self.status = self.status.or(prev.status);
-        self.dry_run = self.dry_run.or(prev.dry_run);
-        self.log_level = self.log_level.or(prev.log_level);
-        self.headers = self.headers.or(prev.headers);
-        self.retry_after_jitter = self.retry_after_jitter.or(prev.retry_after_jitter);
-        self.phase = self.phase.or(prev.phase);
-    }
-}
-
-impl Settings {
-    /// Fills options that are not set with their defaults.
-    pub(crate) fn of(options: &LevelOptions) -> Settings {
-        Settings {
-            count_rejected: options.count_rejected.unwrap_or(false),
-            status: options.status.unwrap_or(429),
-            refusal: match options.dry_run {
-                Some(true) => Outcome::RejectedDryRun,
-                _ => Outcome::Rejected,
-            },
-            log_level: options.log_level.unwrap_or(LogLevel::Error),
-            headers: options.headers.unwrap_or(HeaderFormats::default().with(HeaderFormat::Ietf)),
-            retry_after_jitter: options.retry_after_jitter.unwrap_or(0),
-            phase: options.phase.unwrap_or_default(),
-        }
-    }
-}
-
 impl Default for Settings {
     fn default() -> Self {
-        Settings::of(&LevelOptions::default())
+        LevelOptions::default().settings()
     }
+}
+
+fn status(words: &[&[u8]]) -> Result<isize, ConfError> {
+    const EXPECTED: &str = "expected a status from 400 to 599";
+    let word = one_word(words, EXPECTED)?;
+    let code = core::str::from_utf8(word).ok();
+    let code = code.filter(|code| code.bytes().all(|byte| byte.is_ascii_digit()));
+    let code = code.and_then(|code| code.parse().ok());
+    let code = code.filter(|code| (400..=599).contains(code));
+    code.ok_or_else(|| invalid("status", word, EXPECTED))
+}
+
+fn dry_run(words: &[&[u8]]) -> Result<Outcome, ConfError> {
+    one_of(words, [("on", Outcome::RejectedDryRun), ("off", Outcome::Rejected)])
+}
+
+fn log_level(words: &[&[u8]]) -> Result<LogLevel, ConfError> {
+    let levels = [
+        ("info", LogLevel::Info),
+        ("notice", LogLevel::Notice),
+        ("warn", LogLevel::Warn),
+        ("error", LogLevel::Error),
+        ("off", LogLevel::Off),
+    ];
+    one_of(words, levels)
+}
+
+fn jitter(words: &[&[u8]]) -> Result<u64, ConfError> {
+    const DAY: u64 = 86_400_000;
+    const EXPECTED: &str = "expected a time of at most 1d, such as 10s or 0.5";
+    let word = one_word(words, EXPECTED)?;
+    let time = parse_time(word).filter(|&millis| millis <= DAY);
+    time.ok_or_else(|| invalid("time", word, EXPECTED))
+}
+
+fn phase(words: &[&[u8]]) -> Result<Phase, ConfError> {
+    one_of(words, [("preaccess", Phase::Preaccess), ("precontent", Phase::Precontent)])
 }
 
 /// Parses the words of `ratelimit_headers`.
