@@ -26,11 +26,10 @@ pub fn is_valid_name(name: &[u8]) -> bool {
 }
 
 /// The syntax of the name of a zone, a store or a namespace.
-pub const NAME: Syntax<Box<str>> = Syntax {
-    expected: "1 to 64 of A-Z, a-z, 0-9, \"_\", \".\", \"-\", and not \"off\"",
-    is_secret: false,
-    read: |word| text(word).filter(|_| is_valid_name(word)),
-};
+pub const NAME: Syntax<Box<str>> =
+    Syntax::new("1 to 64 of A-Z, a-z, 0-9, \"_\", \".\", \"-\", and not \"off\"", |word| {
+        text(word).filter(|_| is_valid_name(word))
+    });
 
 /// Checks the name of a zone, store, namespace or counter; `what` says which, for the message.
 ///

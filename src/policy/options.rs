@@ -78,6 +78,13 @@ pub struct Syntax<T> {
     pub read: fn(&[u8]) -> Option<T>,
 }
 
+impl<T> Syntax<T> {
+    /// Creates the syntax of a word that messages may show.
+    pub const fn new(expected: &'static str, read: fn(&[u8]) -> Option<T>) -> Syntax<T> {
+        Syntax { expected, is_secret: false, read }
+    }
+}
+
 /// A directive of a block: its name, and the words that follow.
 #[derive(Clone, Copy)]
 pub struct Directive<'a> {
@@ -275,15 +282,11 @@ fn cut(word: &[u8], end: usize) -> String {
 }
 
 /// The syntax of `on` or `off`.
-pub const FLAG: Syntax<bool> = Syntax {
-    expected: "on or off",
-    is_secret: false,
-    read: |word| match word {
-        b"on" => Some(true),
-        b"off" => Some(false),
-        _ => None,
-    },
-};
+pub const FLAG: Syntax<bool> = Syntax::new("on or off", |word| match word {
+    b"on" => Some(true),
+    b"off" => Some(false),
+    _ => None,
+});
 
 /// Parses an nginx time, or seconds with an optional fraction; at least 1 ms and at most `max`.
 pub fn time(word: &[u8], max: Duration) -> Option<Duration> {
@@ -301,7 +304,7 @@ pub fn text(word: &[u8]) -> Option<Box<str>> {
 mod tests {
     use super::*;
 
-    const TEXT: Syntax<Box<str>> = Syntax { expected: "a text", is_secret: false, read: text };
+    const TEXT: Syntax<Box<str>> = Syntax::new("a text", text);
     const SECRET: Syntax<Box<str>> = Syntax { is_secret: true, ..TEXT };
 
     fn words(line: &str) -> Vec<&[u8]> {

@@ -53,11 +53,9 @@ macro_rules! kinds {
         }
 
         /// The word of the directive `strategy`.
-        pub(super) const STRATEGY: Syntax<StoreKind> = Syntax {
-            expected: offered!($($name)*),
-            is_secret: false,
-            read: |word| StoreKind::ALL.iter().copied().find(|kind| kind.name().as_bytes() == word),
-        };
+        pub(super) const STRATEGY: Syntax<StoreKind> = Syntax::new(offered!($($name)*), |word| {
+            StoreKind::ALL.iter().copied().find(|kind| kind.name().as_bytes() == word)
+        });
 
         impl StoreKind {
             /// All that this build has.

@@ -146,10 +146,9 @@ fn window_sizes(directive: &Directive<'_>) -> Result<Vec<WindowSize>, OptionErro
     Ok(sizes)
 }
 
-const SYNC_RATE: Syntax<SyncMode> = Syntax {
-    expected: "off or a negative number, 0, or a time from 1ms to 366d, such as 500ms or 0.5",
-    is_secret: false,
-    read: |word| match word {
+const SYNC_RATE: Syntax<SyncMode> = Syntax::new(
+    "off or a negative number, 0, or a time from 1ms to 366d, such as 500ms or 0.5",
+    |word| match word {
         b"off" => Some(SyncMode::Local),
         [b'-', number @ ..] if is_zero(number) == Some(false) => Some(SyncMode::Local),
         word if is_zero(word) == Some(true) || parse_time(word) == Some(0) => {
@@ -157,7 +156,7 @@ const SYNC_RATE: Syntax<SyncMode> = Syntax {
         }
         word => time(word, MAX_PERIOD).map(SyncMode::Periodic),
     },
-};
+);
 
 /// Whether a decimal without a sign is zero, however many digits it has; `None` if `text` is no such decimal.
 fn is_zero(text: &[u8]) -> Option<bool> {
@@ -166,44 +165,29 @@ fn is_zero(text: &[u8]) -> Option<bool> {
     is_number.then(|| text.iter().all(|byte| b"0.".contains(byte)))
 }
 
-const WINDOW_SIZE: Syntax<WindowSize> = Syntax {
-    expected: "times from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5",
-    is_secret: false,
-    read: |word| WindowSize::parse(word).ok(),
-};
+const WINDOW_SIZE: Syntax<WindowSize> =
+    Syntax::new("times from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5", |word| {
+        WindowSize::parse(word).ok()
+    });
 
-const ON_ERROR: Syntax<OnError> = Syntax {
-    expected: "local, allow or deny",
-    is_secret: false,
-    read: |word| match word {
-        b"local" => Some(OnError::Local),
-        b"allow" => Some(OnError::Allow),
-        b"deny" => Some(OnError::Deny),
-        _ => None,
-    },
-};
+const ON_ERROR: Syntax<OnError> = Syntax::new("local, allow or deny", |word| match word {
+    b"local" => Some(OnError::Local),
+    b"allow" => Some(OnError::Allow),
+    b"deny" => Some(OnError::Deny),
+    _ => None,
+});
 
-const SYNC_EARLY: Syntax<SyncEarly> = Syntax {
-    expected: "off, or a share of the limit from 0.1% to 50%, such as 2%",
-    is_secret: false,
-    read: SyncEarly::parse,
-};
+const SYNC_EARLY: Syntax<SyncEarly> =
+    Syntax::new("off, or a share of the limit from 0.1% to 50%, such as 2%", SyncEarly::parse);
 
-const ON_LOSS: Syntax<OnLoss> = Syntax {
-    expected: "local or share",
-    is_secret: false,
-    read: |word| match word {
-        b"local" => Some(OnLoss::Local),
-        b"share" => Some(OnLoss::Share),
-        _ => None,
-    },
-};
+const ON_LOSS: Syntax<OnLoss> = Syntax::new("local or share", |word| match word {
+    b"local" => Some(OnLoss::Local),
+    b"share" => Some(OnLoss::Share),
+    _ => None,
+});
 
-const TIMEOUT: Syntax<Duration> = Syntax {
-    expected: "a time from 1ms to 1m, such as 50ms or 0.05",
-    is_secret: false,
-    read: |word| time(word, MAX_TIMEOUT),
-};
+const TIMEOUT: Syntax<Duration> =
+    Syntax::new("a time from 1ms to 1m, such as 50ms or 0.05", |word| time(word, MAX_TIMEOUT));
 
 #[cfg(test)]
 mod tests {

@@ -159,41 +159,30 @@ impl fmt::Display for Replication {
 }
 
 /// Syntax of any table's name. The chosen kind checks more.
-const ANY_TABLE: Syntax<Box<str>> =
-    Syntax { expected: TABLE.expected, is_secret: false, read: text };
+const ANY_TABLE: Syntax<Box<str>> = Syntax::new(TABLE.expected, text);
 
-const TABLE: Syntax<Box<str>> = Syntax {
-    expected: "name of 1 to 38 A-Z, a-z, 0-9, \"_\", no digit first",
-    is_secret: false,
+const TABLE: Syntax<Box<str>> = Syntax::new(
+    "name of 1 to 38 A-Z, a-z, 0-9, \"_\", no digit first",
     // Other tables have names that begin with this one, and all end at 48.
-    read: |word| text(word).filter(|name| name.len() <= 38 && is_identifier(name)),
-};
+    |word| text(word).filter(|name| name.len() <= 38 && is_identifier(name)),
+);
 
-const KEYSPACE: Syntax<Box<str>> = Syntax {
-    expected: "the name of a Cassandra keyspace, of 1 to 48 A-Z, a-z, 0-9, \"_\", no digit first",
-    is_secret: false,
-    read: |word| text(word).filter(|name| name.len() <= 48 && is_identifier(name)),
-};
+const KEYSPACE: Syntax<Box<str>> = Syntax::new(
+    "the name of a Cassandra keyspace, of 1 to 48 A-Z, a-z, 0-9, \"_\", no digit first",
+    |word| text(word).filter(|name| name.len() <= 48 && is_identifier(name)),
+);
 
-const DATACENTER: Syntax<Box<str>> = Syntax {
-    expected: "the name of a datacenter, such as datacenter1",
-    is_secret: false,
-    read: text,
-};
+const DATACENTER: Syntax<Box<str>> =
+    Syntax::new("the name of a datacenter, such as datacenter1", text);
 
-const CONSISTENCY: Syntax<ConsistencyLevel> = Syntax {
-    expected: "local_quorum, quorum or all",
-    is_secret: false,
-    read: |word| {
-        let mut all = ConsistencyLevel::ALL.into_iter();
-        all.find(|level| level.name().as_bytes().eq_ignore_ascii_case(word))
-    },
-};
+const CONSISTENCY: Syntax<ConsistencyLevel> = Syntax::new("local_quorum, quorum or all", |word| {
+    let mut all = ConsistencyLevel::ALL.into_iter();
+    all.find(|level| level.name().as_bytes().eq_ignore_ascii_case(word))
+});
 
-const REPLICAS: Syntax<(Option<Box<str>>, u8)> = Syntax {
-    expected: "a number of replicas from 1 to 255, or one for each datacenter, such as east:3 west:3",
-    is_secret: false,
-    read: |word| {
+const REPLICAS: Syntax<(Option<Box<str>>, u8)> = Syntax::new(
+    "a number of replicas from 1 to 255, or one for each datacenter, such as east:3 west:3",
+    |word| {
         let text = text(word)?;
         let (name, number) = match text.rsplit_once(':') {
             Some((name, number)) => (Some(name), number),
@@ -206,7 +195,7 @@ const REPLICAS: Syntax<(Option<Box<str>>, u8)> = Syntax {
         let replicas = number.parse().ok().filter(|it| *it > 0 && is_number)?;
         name.is_none_or(is_name).then(|| (name.map(Into::into), replicas))
     },
-};
+);
 
 fn is_identifier(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';

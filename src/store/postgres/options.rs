@@ -63,13 +63,11 @@ impl PostgresDirectives {
 }
 
 /// Syntax of any table's name. The chosen kind checks more.
-const ANY_TABLE: Syntax<Box<str>> =
-    Syntax { expected: TABLE.expected, is_secret: false, read: text };
+const ANY_TABLE: Syntax<Box<str>> = Syntax::new(TABLE.expected, text);
 
-const TABLE: Syntax<TableName> = Syntax {
-    expected: "name or schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a name of 1 to 55",
-    is_secret: false,
-    read: |word| {
+const TABLE: Syntax<TableName> = Syntax::new(
+    "name or schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a name of 1 to 55",
+    |word| {
         let text = text(word)?;
         let (schema, name) = match text.split_once('.') {
             Some((schema, name)) => (Some(schema), name),
@@ -79,7 +77,7 @@ const TABLE: Syntax<TableName> = Syntax {
         let is_legal = is_identifier(name) && name.len() <= 55 && schema.is_none_or(is_identifier);
         is_legal.then(|| TableName { schema: schema.map(Into::into), name: name.into() })
     },
-};
+);
 
 fn is_identifier(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';

@@ -124,28 +124,21 @@ fn database(common: &CommonDirectives) -> Result<u32, OptionError> {
     }
 }
 
-const SENTINEL_MASTER: Syntax<Box<str>> = Syntax {
-    expected: "the name by which the sentinels know the primary, such as mymaster",
-    is_secret: false,
-    read: text,
-};
+const SENTINEL_MASTER: Syntax<Box<str>> =
+    Syntax::new("the name by which the sentinels know the primary, such as mymaster", text);
 
-const DATABASE_NUMBER: Syntax<u32> = Syntax {
-    expected: "the number of a Redis database, such as 0",
-    is_secret: false,
-    read: |word| {
+const DATABASE_NUMBER: Syntax<u32> =
+    Syntax::new("the number of a Redis database, such as 0", |word| {
         // The standard library would take a sign, too.
         let digits = text(word).filter(|_| word.iter().all(u8::is_ascii_digit))?;
         digits.parse().ok()
-    },
-};
+    });
 
-const PREFIX: Syntax<Box<str>> = Syntax {
-    expected: "1 to 64 printable ASCII characters without blanks and braces, such as rl",
-    is_secret: false,
-    read: |word| {
+const PREFIX: Syntax<Box<str>> = Syntax::new(
+    "1 to 64 printable ASCII characters without blanks and braces, such as rl",
+    |word| {
         // Braces would decide where a Redis Cluster puts a key.
         let is_part = |byte: &u8| byte.is_ascii_graphic() && !b"{}".contains(byte);
         text(word).filter(|_| word.len() <= 64 && word.iter().all(is_part))
     },
-};
+);

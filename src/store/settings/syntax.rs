@@ -10,11 +10,10 @@ use crate::policy::options::{OptionError, Syntax, text, time};
 use crate::store::contract::options::Secret;
 use crate::store::contract::server::{ServerName, is_host};
 
-pub(super) const SERVER: Syntax<ServerName> = Syntax {
-    expected: "host[:port], [v6][:port] or unix:/path, such as 127.0.0.1:6379",
-    is_secret: false,
-    read: ServerName::parse,
-};
+pub(super) const SERVER: Syntax<ServerName> = Syntax::new(
+    "host[:port], [v6][:port] or unix:/path, such as 127.0.0.1:6379",
+    ServerName::parse,
+);
 
 pub(crate) const USERNAME: Syntax<Secret> = Syntax {
     expected: "a name of at least one character, in UTF-8",
@@ -31,31 +30,22 @@ pub(crate) const PASSWORD: Syntax<Secret> = Syntax {
 /// Secret, since it may be a password that was meant for another directive.
 pub(super) const PASSWORD_FILE: Syntax<PathBuf> = Syntax { is_secret: true, ..FILE };
 
-pub(super) const FILE: Syntax<PathBuf> = Syntax {
-    expected: "the path of a file",
-    is_secret: false,
-    read: |word| (!word.is_empty()).then(|| OsStr::from_bytes(word).into()),
-};
+pub(super) const FILE: Syntax<PathBuf> = Syntax::new("the path of a file", |word| {
+    (!word.is_empty()).then(|| OsStr::from_bytes(word).into())
+});
 
-pub(super) const DATABASE: Syntax<Box<str>> = Syntax {
-    expected: "the number of a Redis database or the name of a Postgres database",
-    is_secret: false,
-    read: text,
-};
+pub(super) const DATABASE: Syntax<Box<str>> =
+    Syntax::new("the number of a Redis database or the name of a Postgres database", text);
 
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub(super) const TIMEOUT: Syntax<Duration> = Syntax {
-    expected: "a time from 1ms to 1d, such as 250ms or 0.25",
-    is_secret: false,
-    read: |word| time(word, MAX_TIMEOUT),
-};
+pub(super) const TIMEOUT: Syntax<Duration> =
+    Syntax::new("a time from 1ms to 1d, such as 250ms or 0.25", |word| time(word, MAX_TIMEOUT));
 
-pub(super) const TLS_NAME: Syntax<Box<str>> = Syntax {
-    expected: "a host's name or an IP address",
-    is_secret: false,
-    read: |word| text(word).filter(|name| is_host(name) || name.parse::<Ipv6Addr>().is_ok()),
-};
+pub(super) const TLS_NAME: Syntax<Box<str>> =
+    Syntax::new("a host's name or an IP address", |word| {
+        text(word).filter(|name| is_host(name) || name.parse::<Ipv6Addr>().is_ok())
+    });
 
 /// The error that an option excludes another.
 pub(crate) fn exclusive(name: &str, other: &str, expected: &str) -> OptionError {
