@@ -262,7 +262,7 @@ impl Zone {
     }
 
     fn keys(&self) -> u64 {
-        self.table.namespace_stats(self.counter.namespace()).keys
+        self.table.namespace_stats(self.counter.namespace()).keys()
     }
 
     fn evicted_alive(&self) -> u64 {

@@ -42,12 +42,11 @@ pub use sync::store_state::{StoreState, StoreTransition};
 pub use words::identity::Identity;
 pub use words::meta::NamespaceIndex;
 pub use words::part::{HasKey, Part};
-pub use words::stats::{
-    Evicted, Invalid, NamespaceStats, Outcome, SyncCycle, SyncStats, ZoneStats,
-};
 pub use zone::counter::{Counter, Key};
 pub use zone::counter_ref::CounterRef;
 pub use zone::counter_table::CounterTable;
+pub use zone::event_lines::{Evicted, Invalid, Outcome};
+pub use zone::events::{NamespaceStats, SyncStats, ZoneStats};
 pub use zone::layout::{LayoutError, ZoneRoom};
 pub use zone::lease::{IsHeld, Lease, LeaseLost};
 #[cfg(not(loom))]
@@ -55,6 +54,7 @@ pub use zone::memory::{MemoryError, TableMemory};
 pub use zone::named::{NameKind, Named};
 pub use zone::near_cell::EarlyShare;
 pub use zone::sketch::RejectedKey;
+pub use zone::sync_line::SyncCycle;
 pub use zone::sync_state::{MonotonicMillis, SyncState};
 #[cfg(not(loom))]
 pub use zone::with_table::{InTable, WithTable};

@@ -14,9 +14,8 @@ use super::words::fail::fail_point;
 use super::words::meta::{Meta, NamespaceIndex};
 use super::zone::counter_table::CounterTable;
 use super::zone::directory::cut;
-use super::zone::event_lines::{NamespaceLine, SharedLine};
+use super::zone::events::{EventWords, NamespaceLine};
 use super::zone::layout::DirectoryEntry;
-use super::zone::sync_line::SyncLine;
 
 /// Length of an entry's name while it is being written.
 const BUSY: u64 = u64::MAX;
@@ -99,12 +98,12 @@ impl<'m> CounterTable<'m> {
         let (start, workers) = (self.lines_of(index), self.parts.zone_lines.len());
         let lines = self.parts.namespace_lines;
         let lines = lines.get(start..start.saturating_add(workers));
-        lines.into_iter().flatten().for_each(NamespaceLine::clear);
+        lines.into_iter().flatten().for_each(EventWords::clear);
         fail_point!("namespace.cleared");
         let line = self.parts.sync_lines.get(index.get());
-        line.into_iter().for_each(SyncLine::clear);
+        line.into_iter().for_each(EventWords::clear);
         let line = self.parts.shared_lines.get(index.get());
-        line.into_iter().for_each(SharedLine::clear);
+        line.into_iter().for_each(EventWords::clear);
         self.release_sketches(index, entry);
         entry.synced.store(0, Relaxed);
         entry.nodes.store(0, Relaxed);

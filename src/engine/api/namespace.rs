@@ -61,6 +61,7 @@ pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> Strin
         lease_pid: syncs.holder,
         nodes: namespace.nodes,
     });
+    let [passed, rejected, rejected_dry_run] = stats.outcomes;
     let offset = |syncs: crate::table::SyncStats| {
         let is_known = syncs.last_success.is_some();
         is_known.then_some(Thousandths(syncs.clock_offset))
@@ -79,14 +80,9 @@ pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> Strin
             }
         },
         window_sizes: sizes.map(|size| Thousandths::of(size.millis())).collect(),
-        keys: stats.keys,
+        keys: stats.keys(),
         hits: Thousandths((stats.hits as i64).max(0)),
-        requests: RequestsBody {
-            passed: stats.passed,
-            rejected: stats.rejected,
-            rejected_dry_run: stats.rejected_dry_run,
-            error: stats.error(),
-        },
+        requests: RequestsBody { passed, rejected, rejected_dry_run, error: stats.error() },
         sync,
         clock_offset: syncs.and_then(offset),
     })

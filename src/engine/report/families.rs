@@ -70,12 +70,10 @@ pub(super) static FAMILIES: [Family; 28] = [
         kind: "counter",
         help: "Requests by what became of them.",
         source: MetricSource::Namespace(|samples, namespace| {
-            let stats = &namespace.stats;
-            for (result, count) in [
-                ("passed", stats.passed),
-                ("rejected", stats.rejected),
-                ("rejected_dry_run", stats.rejected_dry_run),
-            ] {
+            let counts = namespace.stats.outcomes;
+            for (result, count) in
+                ["passed", "rejected", "rejected_dry_run"].into_iter().zip(counts)
+            {
                 samples.write(&[("namespace", namespace.name), ("result", result)], count);
             }
         }),

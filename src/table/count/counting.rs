@@ -220,7 +220,6 @@ impl<'m> CounterTable<'m> {
             match self.count_in(columns.current, columns.word, new, occupant, value) {
                 Ok(receipt) => {
                     if dropped != Hits::ZERO {
-                        let dropped = dropped.thousandths();
                         self.count(counter.lines, |line| line.dropped(dropped));
                     }
                     return Some(Counted::admitted(before, receipt));

@@ -10,10 +10,10 @@ use crate::table::words::atomic::{AtomicU32, AtomicU64, fence};
 use crate::table::words::fail::fail_point;
 use crate::table::words::meta::{Meta, SlotState, Ticks};
 use crate::table::words::slot::{Lost, Occupant, Slot};
-use crate::table::words::stats::Evicted;
 use crate::table::words::word::{Generation, Stamp};
 use crate::table::zone::counter_table::CounterTable;
-use crate::table::zone::event_lines::NamespaceLine;
+use crate::table::zone::event_lines::Evicted;
+use crate::table::zone::events::NamespaceLine;
 
 /// Longest time that an insertion takes, in milliseconds, unless its process is stopped or killed.
 pub(super) const CLAIM_MILLIS: u64 = 1000;

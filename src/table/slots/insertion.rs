@@ -29,11 +29,11 @@ use crate::table::words::fail::fail_point;
 use crate::table::words::identity::Identity;
 use crate::table::words::meta::{Meta, SlotState, Ticks};
 use crate::table::words::slot::{Lost, Occupant, Slot, WAYS};
-use crate::table::words::stats::Evicted;
 use crate::table::words::word::{Stamp, WindowCount};
 use crate::table::zone::counter::Counter;
 use crate::table::zone::counter_table::CounterTable;
-use crate::table::zone::event_lines::NamespaceLine;
+use crate::table::zone::event_lines::Evicted;
+use crate::table::zone::events::NamespaceLine;
 
 /// Reads of a slot during its insertion, after which the slot is taken over.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 256 };

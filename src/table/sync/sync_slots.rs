@@ -5,8 +5,8 @@ use crate::table::words::fail::fail_point;
 use crate::table::words::meta::NamespaceIndex;
 use crate::table::zone::buffers::Buffers;
 use crate::table::zone::counter_table::CounterTable;
+use crate::table::zone::events::SyncLine;
 use crate::table::zone::layout::DirectoryEntry;
-use crate::table::zone::sync_line::SyncLine;
 use crate::table::zone::sync_slot::{SyncSlot, owner_word};
 use crate::table::zone::sync_state::SyncState;
 

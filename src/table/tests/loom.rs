@@ -14,7 +14,7 @@ use crate::table::words::atomic::AtomicU64;
 use crate::table::words::identity::{Identity, KeyHash, Mask};
 use crate::table::words::meta::Meta;
 use crate::table::words::slot::{Bucket, WAYS};
-use crate::table::zone::event_lines::{NamespaceLine, SharedLine, ZoneLine};
+use crate::table::zone::events::{NamespaceLine, SharedLine, ZoneLine};
 use crate::table::zone::layout::{DirectoryEntry, Parts};
 use crate::table::zone::lease::HELD;
 use crate::table::zone::sketch::Sketches;

@@ -2,7 +2,7 @@
 //!
 //! - [`word`]: a column of a window; [`meta`]: who occupies a slot; [`slot`]: the 64 bytes that both are in
 //! - [`identity`]: the keyed hash by which two hits count together
-//! - [`part`]: the counters that one sync is about; [`stats`]: events and the sums of their counts
+//! - [`part`]: the counters that one sync is about
 //! - [`atomic`]: the atomics of the standard library, or of loom; [`fail`]: fail points
 //! - [`bell`]: the bell that has a worker push early; [`mapping`], [`system`]: memory, clock and random numbers of the
 //!   system
@@ -16,7 +16,6 @@ pub(super) mod mapping;
 pub(super) mod meta;
 pub(super) mod part;
 pub(super) mod slot;
-pub(super) mod stats;
 #[cfg(not(loom))]
 pub mod system;
 pub(super) mod word;

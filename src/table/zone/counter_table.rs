@@ -6,7 +6,8 @@ use core::sync::atomic::AtomicUsize;
 use std::sync::OnceLock;
 
 use super::counter::{Counter, Key};
-use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
+use super::event_lines::{Evicted, Invalid, Outcome, add};
+use super::events::{NamespaceLine, NamespaceStats, SharedLine, ZoneLine, ZoneStats};
 use super::layout::{DirectoryEntry, LayoutError, Parts};
 use super::near_cell::EarlyShare;
 use crate::policy::algorithm::StoredKind;
@@ -18,7 +19,6 @@ use crate::table::words::bell::Bell;
 use crate::table::words::identity::Hasher;
 use crate::table::words::meta::{Meta, NamespaceIndex};
 use crate::table::words::slot::{Bucket, Slot, WAYS};
-use crate::table::words::stats::{Evicted, Invalid, NamespaceStats, Outcome, ZoneStats};
 use crate::table::words::word::Generation;
 
 /// A table of counters in shared memory, as one process sees it.
@@ -158,12 +158,12 @@ impl<'m> CounterTable<'m> {
 
     /// Counts a request that was rejected by a policy which has no count of its own.
     pub fn count_rejected(&self, counter: &Counter) {
-        self.count_shared(counter, SharedLine::rejected);
+        self.count_shared(counter, |line| add(&line.rejected_unnamed, 1));
     }
 
     /// Counts a request that a rate holds back.
     pub fn count_delayed(&self, counter: &Counter) {
-        self.count_shared(counter, SharedLine::delayed);
+        self.count_shared(counter, |line| add(&line.delayed, 1));
     }
 
     /// Counts a request that waited, for a store or since a rate held it back, for so many microseconds.
@@ -181,15 +181,14 @@ impl<'m> CounterTable<'m> {
     pub fn namespace_stats(&self, namespace: NamespaceIndex) -> NamespaceStats {
         let (start, workers) = (self.lines_of(namespace), self.parts.zone_lines.len());
         let lines = self.parts.namespace_lines.get(start..start.saturating_add(workers));
-        match self.parts.shared_lines.get(namespace.get()) {
-            Some(shared) => NamespaceLine::sum(lines.unwrap_or_default(), shared),
-            None => NamespaceStats::default(),
-        }
+        let shared = self.parts.shared_lines.get(namespace.get()..=namespace.get());
+        let stats = NamespaceLine::read(lines.unwrap_or_default(), NamespaceStats::default());
+        SharedLine::read(shared.unwrap_or_default(), stats)
     }
 
     /// Returns the events of the zone since it was made.
     pub fn zone_stats(&self) -> ZoneStats {
-        ZoneLine::sum(self.parts.zone_lines)
+        ZoneLine::read(self.parts.zone_lines, ZoneStats::default())
     }
 
     /// Returns the number of keys that fit at the same time, if none of them is synced: a synced
@@ -199,19 +198,14 @@ impl<'m> CounterTable<'m> {
         buckets.saturating_mul(WAYS as u64)
     }
 
-    /// Returns the number of keys in all namespaces: an estimate while workers count.
-    pub fn keys(&self) -> u64 {
-        NamespaceLine::keys(self.parts.namespace_lines)
-    }
-
-    /// Returns the number of keys of the namespaces with these places; `None`: there are no such
-    /// places.
+    /// Returns the number of keys of the namespaces with these places: an estimate while workers count. `None`: there
+    /// are no such places.
     pub fn keys_of(&self, places: Range<usize>) -> Option<u64> {
         let workers = self.parts.zone_lines.len();
         let end = places.end.min(self.parts.directory.len());
         let lines = places.start.saturating_mul(workers)..end.saturating_mul(workers);
         let lines = self.parts.namespace_lines.get(lines)?;
-        (!lines.is_empty()).then(|| NamespaceLine::keys(lines))
+        (!lines.is_empty()).then(|| NamespaceLine::read(lines, NamespaceStats::default()).keys())
     }
 
     /// Returns the index of the first line of event counters of `namespace`: there is a line for
@@ -223,9 +217,7 @@ impl<'m> CounterTable<'m> {
 
     /// Counts hits of a namespace that its store will not get.
     pub fn count_dropped(&self, namespace: NamespaceIndex, hits: Hits) {
-        self.count(self.lines_of(namespace), |line| {
-            line.dropped(hits.thousandths());
-        });
+        self.count(self.lines_of(namespace), |line| line.dropped(hits));
     }
 
     /// Counts an event of the namespace whose event counters begin at `lines`, as this worker.

@@ -1,121 +1,81 @@
-//! Counts of events, in cache lines of their own for each worker, so that counting them never
-//! makes workers wait for each other. They are summed when read.
+//! Counting events of namespaces and zones. A worker counts frequent ones in cache lines of its own, so that counting
+//! never makes workers wait for each other.
 
+use super::events::{NamespaceLine, NamespaceStats, SharedLine, ZoneLine, ZoneStats};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::table::words::atomic::EventCounter;
 use crate::table::words::atomic::Ordering::Relaxed;
-use crate::table::words::stats::{Evicted, Invalid, NamespaceStats, Outcome, ZoneStats};
 
-/// Events of one namespace, as one worker counts them.
-#[repr(C, align(64))]
-#[derive(Debug, Default)]
-pub(crate) struct NamespaceLine {
-    outcomes: [EventCounter; 3],
-    hits: EventCounter,
-    inserted: EventCounter,
-    removed: EventCounter,
-    dropped: EventCounter,
+/// An outcome of a request (or another caller) of a namespace: its index in [`NamespaceStats::outcomes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Admitted.
+    Passed,
+    /// Rejected.
+    Rejected,
+    /// Admitted only because of the dry run.
+    RejectedDryRun,
+    /// Decided by `on_error`, which is counted as a fallback.
+    Error,
 }
 
-/// Events of one namespace that are few, or that come with something which takes far longer than to
-/// wait for another worker: all of them count here.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub(crate) struct SharedLine {
-    fallbacks: [EventCounter; 3],
-    invalid: [EventCounter; 4],
-    /// By policies that have no count of their own.
-    rejected: EventCounter,
-    /// Requests that a rate held back.
-    delayed: EventCounter,
-    /// Thousandths of hits that were admitted above a limit.
-    excess: EventCounter,
-    /// Numbers of requests by waiting time: the last count is of waits beyond all bounds.
-    waits: [EventCounter; NamespaceStats::WAIT_BOUNDS.len() + 1],
-    /// Microseconds of all of them.
-    wait_sum: EventCounter,
+/// A value that is invalid at run time: its index in [`NamespaceStats::invalid`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// The hits of a limit.
+    Limit,
+    /// The cost of a request.
+    Cost,
+    /// The charge when the response is known.
+    Charge,
+    /// A key that is too long.
+    Key,
 }
 
-/// Events of one zone, as one worker counts them.
-#[repr(C, align(64))]
-#[derive(Debug, Default)]
-pub(crate) struct ZoneLine {
-    evicted: [EventCounter; 3],
-    /// Numbers of callbacks by the time for which they held the worker's event loop, as with
-    /// [`SharedLine::waits`].
-    holds: [EventCounter; ZoneStats::HOLD_BOUNDS.len() + 1],
-    /// Nanoseconds of all of them.
-    hold_sum: EventCounter,
+/// A loss caused by the eviction of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Evicted {
+    /// Nothing: its windows had ended.
+    Ended,
+    /// Hits of live windows that were all sent to the store, or belong to no store.
+    Sent,
+    /// Hits of live windows that the store lacks.
+    Unsent,
 }
-
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<NamespaceLine>() == 64 && size_of::<ZoneLine>() == 2 * 64);
 
 impl NamespaceLine {
     #[inline]
     pub(super) fn count(&self, outcome: Outcome) {
         if let Some(counter) = self.outcomes.get(outcome as usize) {
-            counter.fetch_add(1, Relaxed);
+            add(counter, 1);
         }
     }
 
-    /// Adds hits that are not refunded any more, so that their sum never falls.
+    /// Counts hits that will not be refunded.
     #[inline]
     pub(super) fn hits(&self, hits: Hits) {
-        let thousandths = hits.thousandths().max(0) as u64;
+        let thousandths = thousandths(hits);
         // A request that was refused, or only asked, has none.
         if thousandths != 0 {
-            self.hits.fetch_add(thousandths, Relaxed);
+            add(&self.hits, thousandths);
         }
     }
 
-    /// Adds hits that the store will not get.
-    pub(crate) fn dropped(&self, thousandths: i64) {
-        self.dropped.fetch_add(thousandths.max(0) as u64, Relaxed);
+    /// Counts hits that the store will not get.
+    pub(crate) fn dropped(&self, hits: Hits) {
+        add(&self.dropped, thousandths(hits));
     }
 
-    /// Counts a key that got a place.
+    /// Counts a key that got a slot.
     #[inline]
     pub(crate) fn inserted(&self) {
-        self.inserted.fetch_add(1, Relaxed);
+        add(&self.inserted, 1);
     }
 
-    /// Forgets everything.
-    pub(crate) fn clear(&self) {
-        let NamespaceLine { outcomes, hits, inserted, removed, dropped } = self;
-        clear(outcomes.iter().chain([hits, inserted, removed, dropped]));
-    }
-
+    /// Counts a key that lost its slot.
     pub(crate) fn removed(&self) {
-        self.removed.fetch_add(1, Relaxed);
-    }
-
-    /// Sums the counts of all workers, single and shared.
-    pub(super) fn sum(lines: &[NamespaceLine], shared: &SharedLine) -> NamespaceStats {
-        let total = |of: fn(&NamespaceLine) -> &EventCounter| total(lines, of);
-        NamespaceStats {
-            passed: total(|line| &line.outcomes[0]),
-            rejected: total(|line| &line.outcomes[1]),
-            rejected_dry_run: total(|line| &line.outcomes[2]),
-            fallbacks: loaded(&shared.fallbacks),
-            invalid: loaded(&shared.invalid),
-            rejected_unnamed: shared.rejected.load(Relaxed),
-            delayed: shared.delayed.load(Relaxed),
-            excess: shared.excess.load(Relaxed),
-            waits: loaded(&shared.waits),
-            wait_sum: shared.wait_sum.load(Relaxed),
-            hits: total(|line| &line.hits),
-            dropped: total(|line| &line.dropped),
-            keys: NamespaceLine::keys(lines),
-        }
-    }
-
-    /// Returns the number of keys with a place.
-    pub(super) fn keys(lines: &[NamespaceLine]) -> u64 {
-        // Removals first: a key that is inserted meanwhile is counted, never a negative.
-        let removed = total(lines, |line| &line.removed);
-        total(lines, |line| &line.inserted).saturating_sub(removed)
+        add(&self.removed, 1);
     }
 }
 
@@ -127,96 +87,58 @@ impl SharedLine {
             OnError::Allow => allow,
             OnError::Deny => deny,
         };
-        counter.fetch_add(1, Relaxed);
+        add(counter, 1);
     }
 
     pub(super) fn invalid(&self, what: Invalid) {
         if let Some(counter) = self.invalid.get(what as usize) {
-            counter.fetch_add(1, Relaxed);
+            add(counter, 1);
         }
     }
 
-    pub(super) fn rejected(&self) {
-        self.rejected.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn delayed(&self) {
-        self.delayed.fetch_add(1, Relaxed);
-    }
-
     pub(super) fn exceeded(&self, hits: Hits) {
-        let thousandths = hits.thousandths().max(0) as u64;
-        self.excess.fetch_add(thousandths, Relaxed);
+        add(&self.excess, thousandths(hits));
     }
 
     /// Counts a request that waited for so many microseconds.
     pub(super) fn waited(&self, micros: u64) {
-        self.wait_sum.fetch_add(micros, Relaxed);
+        add(&self.wait_sum, micros);
         count_by(&NamespaceStats::WAIT_BOUNDS, &self.waits, micros);
-    }
-
-    /// Forgets everything.
-    pub(crate) fn clear(&self) {
-        let SharedLine { fallbacks, invalid, rejected, delayed, excess, waits, wait_sum } = self;
-        let all = fallbacks.iter().chain(invalid).chain(waits);
-        clear(all.chain([rejected, delayed, excess, wait_sum]));
     }
 }
 
 impl ZoneLine {
     pub(super) fn evicted(&self, what: Evicted) {
-        let [ended, sent, unsent] = &self.evicted;
         let counter = match what {
-            Evicted::Ended => ended,
-            Evicted::Sent => sent,
-            Evicted::Unsent => unsent,
+            Evicted::Ended => &self.evicted_ended,
+            Evicted::Sent => &self.evicted_sent,
+            Evicted::Unsent => &self.evicted_unsent,
         };
-        counter.fetch_add(1, Relaxed);
+        add(counter, 1);
     }
 
-    /// Counts a callback that held the worker's event loop for so many nanoseconds.
+    /// Counts a callback that blocked the worker's event loop for so many nanoseconds.
     pub(super) fn held(&self, nanos: u64) {
-        self.hold_sum.fetch_add(nanos, Relaxed);
+        add(&self.hold_sum, nanos);
         count_by(&ZoneStats::HOLD_BOUNDS, &self.holds, nanos);
     }
+}
 
-    pub(super) fn sum(lines: &[ZoneLine]) -> ZoneStats {
-        let total = |of: fn(&ZoneLine) -> &EventCounter| total(lines, of);
-        ZoneStats {
-            evicted_ended: total(|line| &line.evicted[0]),
-            evicted_sent: total(|line| &line.evicted[1]),
-            evicted_unsent: total(|line| &line.evicted[2]),
-            holds: core::array::from_fn(|index| {
-                let counts = lines.iter().filter_map(|line| line.holds.get(index));
-                counts.fold(0, |sum: u64, count| sum.wrapping_add(count.load(Relaxed)))
-            }),
-            hold_sum: total(|line| &line.hold_sum),
-        }
-    }
+fn thousandths(hits: Hits) -> u64 {
+    hits.thousandths().max(0) as u64
+}
+
+#[inline]
+pub(super) fn add(counter: &EventCounter, count: u64) {
+    counter.fetch_add(count, Relaxed);
 }
 
 /// Adds one to the count of the first bound that `value` keeps, or else to the last count.
 pub(super) fn count_by(bounds: &[u64], counts: &[EventCounter], value: u64) {
     let exceeded = bounds.iter().take_while(|bound| value > **bound);
-    if let Some(count) = counts.get(exceeded.count()) {
-        count.fetch_add(1, Relaxed);
+    if let Some(counter) = counts.get(exceeded.count()) {
+        add(counter, 1);
     }
-}
-
-/// Sets counters to zero.
-pub(super) fn clear<'l>(counters: impl Iterator<Item = &'l EventCounter>) {
-    counters.for_each(|counter| counter.store(0, Relaxed));
-}
-
-/// The values of counters.
-pub(super) fn loaded<const N: usize>(counts: &[EventCounter; N]) -> [u64; N] {
-    counts.each_ref().map(|count| count.load(Relaxed))
-}
-
-/// The sum of one counter of all workers.
-fn total<L>(lines: &[L], of: fn(&L) -> &EventCounter) -> u64 {
-    let counts = lines.iter().map(|line| of(line).load(Relaxed));
-    counts.fold(0, u64::wrapping_add)
 }
 
 #[cfg(test)]
@@ -228,20 +150,19 @@ mod tests {
         let line = SharedLine::default();
         line.fell_back(OnError::Deny);
         line.invalid(Invalid::Key);
-        line.rejected();
         for micros in [500, 501, 10_000_001] {
             line.waited(micros);
         }
-        let stats = NamespaceLine::sum(&[], &line);
+        let stats = SharedLine::read(&[line], NamespaceStats::default());
         assert_eq!((stats.fallbacks, stats.error()), ([0, 0, 1], 1));
-        assert_eq!((stats.invalid, stats.rejected_unnamed), ([0, 0, 0, 1], 1));
+        assert_eq!(stats.invalid, [0, 0, 0, 1]);
         assert_eq!(stats.waits, [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(stats.wait_sum, 10_001_002);
         let lines = [ZoneLine::default(), ZoneLine::default()];
         for (line, nanos) in lines.iter().zip([1000, 10_000_001]) {
             line.held(nanos);
         }
-        let stats = ZoneLine::sum(&lines);
+        let stats = ZoneLine::read(&lines, ZoneStats::default());
         assert_eq!(stats.holds, [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(stats.hold_sum, 10_001_001);
     }

@@ -22,10 +22,9 @@
 use core::fmt;
 use core::ptr::NonNull;
 
-use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
+use super::events::{NamespaceLine, SharedLine, SyncLine, ZoneLine};
 use super::near_cell::NearCell;
 use super::sketch::{MAX_ENTRIES, SketchHead, SketchKey, Sketches};
-use super::sync_line::SyncLine;
 use super::sync_slot::{MAX_RECORDS, Record, SyncSlot};
 use crate::policy::namespace::MAX_NAME_LEN;
 use crate::table::words::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -102,7 +101,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the slots mean.
-pub(super) const VERSION: u64 = 16;
+pub(super) const VERSION: u64 = 17;
 
 /// The parts of a table in memory.
 #[derive(Debug)]

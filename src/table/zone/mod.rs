@@ -2,7 +2,8 @@
 //!
 //! - [`layout`]: where each region is; [`memory`], [`with_table`]: memory outside of nginx, and a table together with it
 //! - [`counter_table`]: the table as one process sees it; [`counter`], [`counter_ref`]: a counter, asked for and found again
-//! - [`event_lines`], [`sync_line`]: counts of events; [`sketch`], [`sketch_name`]: keys that were rejected most
+//! - [`events`]: the table of events; [`event_lines`], [`sync_line`]: counting them
+//! - [`sketch`], [`sketch_name`]: keys that were rejected most
 //! - [`directory`]: the places of namespaces; [`named`]: words that are found by a name; [`node`]: the node's identity
 //! - [`sync_slot`], [`sync_state`], [`lease`], [`buffers`]: the words of a sync, and which worker may write them
 //! - [`near_cell`]: cells of counters that are near their limits
@@ -13,6 +14,7 @@ pub(super) mod counter_ref;
 pub(super) mod counter_table;
 pub(super) mod directory;
 pub(super) mod event_lines;
+pub(super) mod events;
 pub(super) mod layout;
 pub(super) mod lease;
 #[cfg(not(loom))]

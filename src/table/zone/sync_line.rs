@@ -1,138 +1,64 @@
-//! Counts of what came of syncs, in a line for each synced namespace.
+//! Counting the results of syncs.
 
-use super::event_lines::{clear, count_by, loaded};
+use super::event_lines::{add, count_by};
+use super::events::{SyncLine, SyncStats};
 use crate::policy::window::UnixMillis;
-use crate::table::words::atomic::EventCounter;
 use crate::table::words::atomic::Ordering::Relaxed;
-use crate::table::words::stats::{SyncCycle, SyncStats};
 
-/// The sync of one namespace and shard with its store: the worker that syncs counts here, one at a
-/// time, so that no worker has a line of its own.
-#[repr(C, align(64))]
-#[derive(Debug, Default)]
-pub(crate) struct SyncLine {
-    succeeded: EventCounter,
-    failed: EventCounter,
-    pushed: EventCounter,
-    fetched: EventCounter,
-    /// Unix milliseconds; 0: never.
-    last_success: EventCounter,
-    last_failure: EventCounter,
-    /// Milliseconds of the last cycle.
-    duration: EventCounter,
-    /// Milliseconds, signed.
-    clock_offset: EventCounter,
-    /// Numbers of cycles by duration: the last count is of cycles beyond all bounds.
-    durations: [EventCounter; SyncStats::BOUNDS.len() + 1],
-    /// Milliseconds of all cycles.
-    duration_sum: EventCounter,
-    /// The process that syncs, or did so last; 0: none did.
-    holder: EventCounter,
-    /// Connections to the store.
-    connects: EventCounter,
-    /// Numbers of exchanges with the store by duration, as of cycles.
-    exchanges: [EventCounter; SyncStats::EXCHANGE_BOUNDS.len() + 1],
-    /// Microseconds of all exchanges.
-    exchange_sum: EventCounter,
+/// A cycle of a sync that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncCycle {
+    /// Whether it succeeded; otherwise the store failed.
+    pub succeeded: bool,
+    /// Counters (by window) whose diffs were pushed.
+    pub pushed: u64,
+    /// Counters (by window) whose totals were fetched.
+    pub fetched: u64,
+    /// Duration, in milliseconds.
+    pub duration: u64,
+    /// Time of the end.
+    pub at: UnixMillis,
+    /// Milliseconds by which the store's clock is ahead of this node's; `None`: not seen.
+    pub clock_offset: Option<i64>,
 }
 
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<SyncLine>() == 4 * 64);
-
 impl SyncLine {
-    /// Counts a cycle. Nothing else depends on the words, and a reader may see, while they
-    /// change, a part of a cycle.
+    /// Counts a cycle. Nothing else depends on the words, and a reader may see a part of a cycle while they change.
     pub(super) fn count(&self, cycle: &SyncCycle) {
         let (outcome, last, other) = if cycle.succeeded {
             (&self.succeeded, &self.last_success, &self.last_failure)
         } else {
             (&self.failed, &self.last_failure, &self.last_success)
         };
-        outcome.fetch_add(1, Relaxed);
+        add(outcome, 1);
         last.store(cycle.at.0, Relaxed);
-        // That was before, also if the clock was set back since: by these times it is known which was the last.
+        // The other time must be earlier, also if the clock was set back since: the later one tells the last outcome.
         if other.load(Relaxed) >= cycle.at.0 {
             other.store(cycle.at.0.saturating_sub(1), Relaxed);
         }
-        self.pushed.fetch_add(cycle.pushed, Relaxed);
-        self.fetched.fetch_add(cycle.fetched, Relaxed);
+        add(&self.pushed, cycle.pushed);
+        add(&self.fetched, cycle.fetched);
         if let Some(offset) = cycle.clock_offset {
             self.clock_offset.store(offset as u64, Relaxed);
         }
         self.duration.store(cycle.duration, Relaxed);
-        self.duration_sum.fetch_add(cycle.duration, Relaxed);
+        add(&self.duration_sum, cycle.duration);
         count_by(&SyncStats::BOUNDS, &self.durations, cycle.duration);
     }
 
     /// Counts an exchange with the store, which took so many microseconds.
     pub(super) fn exchanged(&self, micros: u64) {
-        self.exchange_sum.fetch_add(micros, Relaxed);
+        add(&self.exchange_sum, micros);
         count_by(&SyncStats::EXCHANGE_BOUNDS, &self.exchanges, micros);
-    }
-
-    pub(super) fn connected(&self, times: u64) {
-        self.connects.fetch_add(times, Relaxed);
     }
 
     pub(super) fn held_by(&self, process: u32) {
         self.holder.store(process.into(), Relaxed);
     }
 
-    /// Forgets everything.
-    pub(crate) fn clear(&self) {
-        let SyncLine {
-            succeeded,
-            failed,
-            pushed,
-            fetched,
-            last_success,
-            last_failure,
-            duration,
-            clock_offset,
-            durations,
-            duration_sum,
-            holder,
-            connects,
-            exchanges,
-            exchange_sum,
-        } = self;
-        clear(durations.iter().chain(exchanges).chain([
-            succeeded,
-            failed,
-            pushed,
-            fetched,
-            last_success,
-            last_failure,
-            duration,
-            clock_offset,
-            duration_sum,
-            holder,
-            connects,
-            exchange_sum,
-        ]));
-    }
-
+    /// Reads the results of all cycles so far.
     pub(super) fn stats(&self) -> SyncStats {
-        let moment = |word: &EventCounter| match word.load(Relaxed) {
-            0 => None,
-            millis => Some(UnixMillis(millis)),
-        };
-        SyncStats {
-            succeeded: self.succeeded.load(Relaxed),
-            failed: self.failed.load(Relaxed),
-            pushed: self.pushed.load(Relaxed),
-            fetched: self.fetched.load(Relaxed),
-            last_success: moment(&self.last_success),
-            last_failure: moment(&self.last_failure),
-            duration: self.duration.load(Relaxed),
-            clock_offset: self.clock_offset.load(Relaxed) as i64,
-            durations: loaded(&self.durations),
-            duration_sum: self.duration_sum.load(Relaxed),
-            holder: u32::try_from(self.holder.load(Relaxed)).ok().filter(|&it| it != 0),
-            connects: self.connects.load(Relaxed),
-            exchanges: loaded(&self.exchanges),
-            exchange_sum: self.exchange_sum.load(Relaxed),
-        }
+        SyncLine::read(core::slice::from_ref(self), SyncStats::default())
     }
 }
 
@@ -189,7 +115,7 @@ mod tests {
         assert_eq!(stats.clock_offset, -7);
         assert_eq!((stats.holder, stats.connects), (None, 0));
         line.held_by(17);
-        line.connected(2);
+        add(&line.connects, 2);
         for micros in [250, 251, 1_000_001] {
             line.exchanged(micros);
         }

@@ -1,14 +1,15 @@
 //! The sync of a namespace's shard with its store, as the processes of a configuration see it.
 
 use super::buffers::Buffers;
+use super::event_lines::add;
+use super::events::{SyncLine, SyncStats};
 use super::layout::DirectoryEntry;
 use super::near_cell::MAX_NODES;
-use super::sync_line::SyncLine;
+use super::sync_line::SyncCycle;
 use super::sync_slot::{BatchWord, ModeWord, SyncSlot};
 use crate::policy::reserve::Grants;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::table::words::fail::fail_point;
-use crate::table::words::stats::{SyncCycle, SyncStats};
 
 /// Milliseconds of a clock that is never set: the time since the machine started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +64,7 @@ impl<'m> SyncState<'m> {
 
     /// Notes that so many connections to the store were made.
     pub fn count_connects(&self, connects: u64) {
-        self.line.connected(connects);
+        add(&self.line.connects, connects);
     }
 
     /// Notes what came of a cycle, for [`SyncState::stats`].

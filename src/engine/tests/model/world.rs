@@ -231,7 +231,7 @@ impl<'m> World<'m> {
     pub(super) fn check_evictions(&self) {
         let keys = NAMESPACES.map(|name| {
             let namespace = self.table.namespace(name.as_bytes()).unwrap();
-            self.table.namespace_stats(namespace).keys
+            self.table.namespace_stats(namespace).keys()
         });
         let evicted = self.table.zone_stats();
         assert_eq!(evicted.evicted_unsent, 0);
