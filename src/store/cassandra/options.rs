@@ -5,6 +5,7 @@ use core::fmt;
 use crate::policy::options::{Directive, OptionError, Syntax, directives, text};
 use crate::store::settings::common::CommonDirectives;
 use crate::store::settings::kind::{KindDirectives, KindOptions};
+use crate::store::settings::syntax::{is_identifier, parse_read};
 
 /// Options of Cassandra alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,27 +86,12 @@ impl KindDirectives for CassandraDirectives {
 
 impl CassandraDirectives {
     fn table(&self) -> Result<Box<str>, OptionError> {
-        named("table", self.table.as_deref(), "rl_counters", &TABLE)
+        parse_read("table", self.table.as_deref(), "rl_counters", &TABLE)
     }
 }
 
 fn keyspace(common: &CommonDirectives) -> Result<Box<str>, OptionError> {
-    named("database", common.database(), "ratelimit", &KEYSPACE)
-}
-
-/// The word that was given as `directive`, if any.
-fn named(
-    directive: &'static str,
-    word: Option<&str>,
-    default: &str,
-    syntax: &Syntax<Box<str>>,
-) -> Result<Box<str>, OptionError> {
-    match word {
-        None => Ok(default.into()),
-        Some(word) => Directive::new(directive.as_bytes(), &[word.as_bytes()])
-            .word(syntax)
-            .map_err(|error| error.of(directive)),
-    }
+    parse_read("database", common.database(), "ratelimit", &KEYSPACE)
 }
 
 /// The words of `replication`: a number, or numbers of datacenters.
@@ -164,12 +150,12 @@ const ANY_TABLE: Syntax<Box<str>> = Syntax::new(TABLE.expected, text);
 const TABLE: Syntax<Box<str>> = Syntax::new(
     "name of 1 to 38 A-Z, a-z, 0-9, \"_\", no digit first",
     // Other tables have names that begin with this one, and all end at 48.
-    |word| text(word).filter(|name| name.len() <= 38 && is_identifier(name)),
+    |word| text(word).filter(|name| is_identifier(name, 38)),
 );
 
 const KEYSPACE: Syntax<Box<str>> = Syntax::new(
     "the name of a Cassandra keyspace, of 1 to 48 A-Z, a-z, 0-9, \"_\", no digit first",
-    |word| text(word).filter(|name| name.len() <= 48 && is_identifier(name)),
+    |word| text(word).filter(|name| is_identifier(name, 48)),
 );
 
 const DATACENTER: Syntax<Box<str>> =
@@ -196,10 +182,3 @@ const REPLICAS: Syntax<(Option<Box<str>>, u8)> = Syntax::new(
         name.is_none_or(is_name).then(|| (name.map(Into::into), replicas))
     },
 );
-
-fn is_identifier(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    !text.is_empty()
-        && text.bytes().all(is_part)
-        && !text.starts_with(|first: char| first.is_ascii_digit())
-}

@@ -1,8 +1,9 @@
 //! The options that only Postgres has, and how they are read from directives.
 
-use crate::policy::options::{Directive, OptionError, Syntax, directives, text};
+use crate::policy::options::{OptionError, Syntax, directives, text};
 use crate::store::settings::common::CommonDirectives;
 use crate::store::settings::kind::{KindDirectives, KindOptions};
+use crate::store::settings::syntax::{is_identifier, parse_read};
 
 /// Options of Postgres alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +58,7 @@ impl KindDirectives for PostgresDirectives {
 
 impl PostgresDirectives {
     fn table(&self) -> Result<TableName, OptionError> {
-        let word = self.table.as_deref().unwrap_or("rl_counters");
-        Directive::new(b"table", &[word.as_bytes()]).word(&TABLE).map_err(|error| error.of("table"))
+        parse_read("table", self.table.as_deref(), "rl_counters", &TABLE)
     }
 }
 
@@ -74,14 +74,7 @@ const TABLE: Syntax<TableName> = Syntax::new(
             None => (None, &*text),
         };
         // Other tables have names that begin with this one, and all end at 63.
-        let is_legal = is_identifier(name) && name.len() <= 55 && schema.is_none_or(is_identifier);
+        let is_legal = is_identifier(name, 55) && schema.is_none_or(|it| is_identifier(it, 63));
         is_legal.then(|| TableName { schema: schema.map(Into::into), name: name.into() })
     },
 );
-
-fn is_identifier(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    (1..=63).contains(&text.len())
-        && text.bytes().all(is_part)
-        && !text.starts_with(|first: char| first.is_ascii_digit())
-}

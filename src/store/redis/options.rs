@@ -1,10 +1,10 @@
 //! The options that only Redis has, and how they are read from directives.
 
-use crate::policy::options::{Directive, FLAG, OptionError, Syntax, directives, text};
+use crate::policy::options::{FLAG, OptionError, Syntax, directives, text};
 use crate::store::contract::options::{Credentials, Secret};
 use crate::store::settings::common::CommonDirectives;
 use crate::store::settings::kind::{KindDirectives, KindOptions};
-use crate::store::settings::syntax::{PASSWORD, USERNAME, check_needs, exclusive};
+use crate::store::settings::syntax::{PASSWORD, USERNAME, check_needs, exclusive, parse_read};
 
 /// Options of Redis alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,12 +116,7 @@ impl KindDirectives for RedisDirectives {
 }
 
 fn database(common: &CommonDirectives) -> Result<u32, OptionError> {
-    match common.database() {
-        None => Ok(0),
-        Some(text) => Directive::new(b"database", &[text.as_bytes()])
-            .word(&DATABASE_NUMBER)
-            .map_err(|error| error.of("database")),
-    }
+    parse_read("database", common.database(), "0", &DATABASE_NUMBER)
 }
 
 const SENTINEL_MASTER: Syntax<Box<str>> =

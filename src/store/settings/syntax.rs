@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::policy::options::{OptionError, Syntax, text, time};
+use crate::policy::options::{Directive, OptionError, Syntax, text, time};
 use crate::store::contract::options::Secret;
 use crate::store::contract::server::{ServerName, is_host};
 
@@ -62,4 +62,24 @@ pub(crate) fn check_needs(needs: &[(&'static str, bool, &str, bool)]) -> Result<
                 .of(*name))
         }
     }
+}
+
+/// Parses `word` as that of a directive that was read before, or `default` if it was not given.
+pub(crate) fn parse_read<T>(
+    directive: &'static str,
+    word: Option<&str>,
+    default: &str,
+    syntax: &Syntax<T>,
+) -> Result<T, OptionError> {
+    Directive::new(directive.as_bytes(), &[word.unwrap_or(default).as_bytes()])
+        .word(syntax)
+        .map_err(|error| error.of(directive))
+}
+
+/// Whether `text` is an identifier of SQL or CQL of at most `max_len` bytes: `[A-Za-z_][A-Za-z0-9_]*`.
+pub(crate) fn is_identifier(text: &str, max_len: usize) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    (1..=max_len).contains(&text.len())
+        && text.bytes().all(is_part)
+        && !text.starts_with(|first: char| first.is_ascii_digit())
 }
