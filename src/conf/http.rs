@@ -83,10 +83,8 @@ impl HttpConf {
         let title = format!("ratelimit_store \"{name}\"");
         let block = read_block(nginx, &title, &mut |name, words| builder.set(name, words))?;
 
-        let mut settings =
-            builder.finish().map_err(|error| block.error(error.directive(), &error))?;
-        read_files(&mut settings, &files)
-            .map_err(|error| block.error(error.directive(), &error))?;
+        let mut settings = builder.finish().map_err(|error| block.error(error))?;
+        read_files(&mut settings, &files).map_err(|error| block.error(error))?;
         self.stores.push(StoreConf { name: name.into(), origin: block.origin().clone(), settings });
         Ok(())
     }
@@ -107,7 +105,7 @@ impl HttpConf {
         let title = format!("ratelimit_namespace \"{name}\"");
         let block = read_block(nginx, &title, &mut |name, words| builder.set(name, words))?;
         let warnings = builder.warnings();
-        let options = builder.finish().map_err(|error| block.error(error.directive(), &error))?;
+        let options = builder.finish().map_err(|error| block.error(error))?;
         for warning in warnings {
             nginx.warn(block.message(Some(warning.directive), warning.message));
         }

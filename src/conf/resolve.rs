@@ -7,6 +7,7 @@ use super::words::message::{ConfError, Message, Origin};
 use super::words::nginx::Nginx;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
+use crate::policy::options::OptionError;
 use crate::store::registry::StoreKind;
 use crate::table::ZoneRoom;
 
@@ -106,11 +107,11 @@ impl HttpConf {
     fn find_zone(&self, definition: &Definition, name: &str) -> Result<usize, ConfError> {
         let zone = self.zones.iter().position(|zone| *zone.name == *name);
         zone.ok_or_else(|| {
-            let message = format_args!(
+            let error = OptionError::new(format!(
                 "unknown zone \"{name}\": expected one that \"ratelimit_zone zone=name:size;\" \
                  defines"
-            );
-            definition.block.error(Some("zone".into()), message)
+            ));
+            definition.block.error(error.of("zone"))
         })
     }
 
@@ -136,10 +137,10 @@ impl HttpConf {
     fn find_store(&self, definition: &Definition, name: &str) -> Result<usize, ConfError> {
         let store = self.stores.iter().position(|store| *store.name == *name);
         store.ok_or_else(|| {
-            let message = format_args!(
+            let error = OptionError::new(format!(
                 "unknown store \"{name}\": expected one that a \"ratelimit_store\" block defines"
-            );
-            definition.block.error(Some("store".into()), message)
+            ));
+            definition.block.error(error.of("store"))
         })
     }
 }

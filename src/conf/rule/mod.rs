@@ -2,7 +2,7 @@
 
 mod rate;
 
-use super::words::parameter::{Parameter, invalid, is_other, unknown};
+use super::words::parameter::{Parameter, QUOTES, is_other, unknown};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::key::MAX_COUNTER_LEN;
 use crate::policy::limit::{Burst, Quota, QuotaHits};
@@ -74,30 +74,25 @@ impl<'a> RuleText<'a> {
         for &word in words {
             let parameter = Parameter::of(word).ok_or_else(|| unknown(word))?;
             let place = match parameter.name() {
-                b"limit" | b"window" | b"rate" | b"burst" | b"delay" | b"key" | b"counter"
-                | b"cost" | b"charge" | b"name"
-                    if matches!(parameter.value, [b'"' | b'\'', ..]) =>
-                {
-                    return Err(invalid(
-                        word,
-                        "quotes go around a whole parameter, as in \"key=a b\"",
-                    ));
-                }
-                b"limit" => {
-                    quotas.push(parse_quota(parameter)?);
-                    limits.push(parameter);
-                    continue;
-                }
-                b"window" => &mut window,
-                b"rate" => &mut rate,
-                b"burst" => &mut burst,
-                b"delay" => &mut delay,
-                b"key" => &mut key,
-                b"counter" => &mut counter,
-                b"cost" => &mut cost,
-                b"charge" => &mut charge,
-                b"name" => &mut name,
+                b"limit" => None,
+                b"window" => Some(&mut window),
+                b"rate" => Some(&mut rate),
+                b"burst" => Some(&mut burst),
+                b"delay" => Some(&mut delay),
+                b"key" => Some(&mut key),
+                b"counter" => Some(&mut counter),
+                b"cost" => Some(&mut cost),
+                b"charge" => Some(&mut charge),
+                b"name" => Some(&mut name),
                 _ => return Err(unknown(word)),
+            };
+            if let [b'"' | b'\'', ..] = parameter.value {
+                return Err(parameter.invalid(QUOTES));
+            }
+            let Some(place) = place else {
+                quotas.push(parse_quota(parameter)?);
+                limits.push(parameter);
+                continue;
             };
             if place.replace(parameter).is_some() {
                 let word = shown(word);
@@ -324,7 +319,6 @@ mod tests {
 
     #[test]
     fn quotes_are_around_a_whole_parameter() {
-        const QUOTES: &str = "quotes go around a whole parameter, as in \"key=a b\"";
         // The words into which nginx divides `key="a b"`.
         for words in
             [&["limit=5/1s", "key=\"a", "b\""][..], &["limit=5/1s", "key='a'"], &["limit=\"5/1s\""]]

@@ -94,13 +94,9 @@ impl ReadBlock {
         &self.origin
     }
 
-    /// Creates an error about a directive of the block, or about the block.
-    pub(crate) fn error(
-        &self,
-        directive: Option<DirectiveName>,
-        message: impl fmt::Display,
-    ) -> ConfError {
-        ConfError::Wrong(self.message(directive, message))
+    /// Locates an error about a directive of the block, or about the block.
+    pub(crate) fn error(&self, error: OptionError) -> ConfError {
+        ConfError::Wrong(self.message(error.directive(), error))
     }
 
     /// Creates a message about a directive of the block, or about the block.

@@ -16,6 +16,9 @@ pub struct Parameter<'a> {
 /// The accepted parameters of a rule, as the end of a message.
 pub(crate) const EXPECTED: &str = "expected limit=hits/window, window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge= or name=";
 
+/// The rule of quotes, as the end of a message.
+pub(crate) const QUOTES: &str = "quotes go around a whole parameter, as in \"key=a b\"";
+
 impl<'a> Parameter<'a> {
     /// Parses `word` as a parameter; `None` without a `=`.
     pub(crate) fn of(word: &'a [u8]) -> Option<Parameter<'a>> {
@@ -30,7 +33,8 @@ impl<'a> Parameter<'a> {
 
     /// Creates the error that the value is not what was `expected`.
     pub fn invalid(&self, expected: &str) -> OptionError {
-        invalid(self.word, expected)
+        let word = shown(self.word);
+        OptionError::new(format!("invalid parameter \"{word}\": {expected}"))
     }
 }
 
@@ -38,12 +42,6 @@ fn split_once(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|&byte| byte == separator)?;
     let (before, after) = text.split_at_checked(at)?;
     Some((before, after.get(1..)?))
-}
-
-/// Creates the error that `word` is not what was `expected`.
-pub(crate) fn invalid(word: &[u8], expected: &str) -> OptionError {
-    let word = shown(word);
-    OptionError::new(format!("invalid parameter \"{word}\": {expected}"))
 }
 
 /// Whether a word without a value is no namespace's name, but a mistake that [`unknown`] explains.
@@ -90,10 +88,9 @@ pub(crate) fn unknown(word: &[u8]) -> OptionError {
             "invalid parameter \"{word_shown}\": did you mean {}?",
             meant_by(word).unwrap_or_default()
         ),
-        _ if matches!(word, [.., b'"' | b'\'']) => format!(
-            "invalid parameter \"{word_shown}\": quotes go around a whole parameter, as in \"key=a \
-             b\""
-        ),
+        _ if matches!(word, [.., b'"' | b'\'']) => {
+            format!("invalid parameter \"{word_shown}\": {QUOTES}")
+        }
         _ => format!("invalid parameter \"{word_shown}\": {EXPECTED}"),
     };
     OptionError::new(message)
