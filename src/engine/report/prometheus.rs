@@ -52,6 +52,7 @@ impl Iterator for Page<'_> {
                 kind: family.kind,
                 help: family.help,
                 described: &mut self.described,
+                owner: None,
             };
             if family.write(&mut samples, &self.status, self.next) {
                 self.next = self.next.saturating_add(1);

@@ -13,33 +13,61 @@ pub(super) struct Samples<'t> {
     pub(super) help: &'static str,
     /// The name of the family whose description was written last.
     pub(super) described: &'t mut &'static str,
+    /// The first label of all samples: the zone, namespace or store that they are of.
+    pub(super) owner: Option<(&'static str, &'t str)>,
 }
 
-impl Samples<'_> {
-    pub(super) fn write(&mut self, labels: &Labels<'_>, value: u64) {
-        self.write_decimal(labels, whole(value));
+impl<'t> Samples<'t> {
+    /// Gives the samples that follow a first label.
+    pub(super) fn of(&mut self, label: &'static str, value: &'t str) -> &mut Self {
+        self.owner = Some((label, value));
+        self
     }
 
-    pub(super) fn write_decimal(&mut self, labels: &Labels<'_>, value: Decimal) {
-        self.write_sample("", labels, None, value);
+    /// Writes a sample, if there is a value.
+    pub(super) fn write(&mut self, value: impl Into<Option<u64>>) {
+        self.write_decimal(value.into().map(whole));
+    }
+
+    /// Writes a sample, if there is a value.
+    pub(super) fn write_decimal(&mut self, value: impl Into<Option<Decimal>>) {
+        if let Some(value) = value.into() {
+            self.write_sample("", &[], None, value);
+        }
+    }
+
+    pub(super) fn write_labeled(&mut self, labels: &Labels<'_>, value: u64) {
+        self.write_sample("", labels, None, whole(value));
+    }
+
+    /// Writes a sample for each value of a label.
+    pub(super) fn write_by<const N: usize>(
+        &mut self,
+        label: &'static str,
+        values: [&str; N],
+        counts: [u64; N],
+    ) {
+        for (value, count) in values.into_iter().zip(counts) {
+            self.write_labeled(&[(label, value)], count);
+        }
     }
 
     /// Writes a histogram: its cumulative buckets, the sum, and the total count.
     pub(super) fn write_buckets(
         &mut self,
-        labels: &Labels<'_>,
-        bounds: &[Duration],
+        bounds: &[u64],
         counts: &[u64],
-        sum: Duration,
+        sum: u64,
+        unit: fn(u64) -> Duration,
     ) {
-        let bounds = bounds.iter().map(|bound| Bound::UpTo(seconds(*bound)));
+        let bounds = bounds.iter().map(|bound| Bound::UpTo(seconds(unit(*bound))));
         let mut count: u64 = 0;
         for (bound, more) in bounds.chain([Bound::All]).zip(counts) {
             count = count.saturating_add(*more);
-            self.write_sample("_bucket", labels, Some(bound), whole(count));
+            self.write_sample("_bucket", &[], Some(bound), whole(count));
         }
-        self.write_sample("_sum", labels, None, seconds(sum));
-        self.write_sample("_count", labels, None, whole(count));
+        self.write_sample("_sum", &[], None, seconds(unit(sum)));
+        self.write_sample("_count", &[], None, whole(count));
     }
 
     fn write_sample(
@@ -49,7 +77,7 @@ impl Samples<'_> {
         bound: Option<Bound>,
         value: Decimal,
     ) {
-        let Samples { text, name, kind, help, described } = self;
+        let Samples { text, name, kind, help, described, owner } = self;
         if **described != *name {
             **described = name;
             let parts = ["# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n"];
@@ -57,7 +85,7 @@ impl Samples<'_> {
         }
         text.extend([name, suffix]);
         let mut before = "{";
-        for (label, value) in labels {
+        for (label, value) in owner.iter().chain(labels) {
             text.extend([before, label, "=\""]);
             push_escaped(text, value);
             text.push('"');
