@@ -1,14 +1,14 @@
-//! Maps by identities of counters, which are hashed already.
+//! Maps keyed by counters' identities, which are hashes already.
 
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
 
 use crate::table::Identity;
 
-/// A map by identity. No client can choose what these are.
+/// A map by identity. Clients cannot choose identities.
 pub(super) type IdentityMap<T> = HashMap<Identity, T, BuildHasherDefault<Mixer>>;
 
-/// Takes the words as they are.
+/// Uses the identity's words as the hash.
 #[derive(Default)]
 pub(super) struct Mixer(u64);
 

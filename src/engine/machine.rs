@@ -1,4 +1,4 @@
-//! The clocks and the random numbers of the system.
+//! The system's clocks and random numbers.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -9,14 +9,14 @@ use super::sync::shard_sync::Env;
 use crate::policy::window::{Clock, UnixMillis};
 use crate::table::words::system::{random, uptime};
 
-/// The machine, and this process.
+/// The machine's clocks and random numbers, and this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine;
 
 impl Clock for Machine {
     fn now(&self) -> UnixMillis {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        // Before 1970 time stands still.
+        // Times before 1970 count as 1970.
         let millis = since.unwrap_or_default().as_millis();
         UnixMillis(u64::try_from(millis).unwrap_or(u64::MAX))
     }
@@ -34,7 +34,7 @@ impl Env for Machine {
     fn random(&self) -> NonZeroU64 {
         let bits = match random() {
             Ok([bits, _]) => bits,
-            // They are to differ from those of other nodes.
+            // The number only has to differ from other nodes' numbers.
             Err(_) => RandomState::new().hash_one(()),
         };
         NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN)

@@ -1,17 +1,18 @@
-//! The functions of the product for its callers: nginx's requests, or the library's other users.
+//! The product's functions for its callers: nginx's requests, and users of the library.
 //!
 //! A folder uses only those above it in this list:
 //!
 //! - [`sync`]: the sync of a namespace with its datastore
 //! - [`request`]: the decision on a request
 //! - [`functions`]: the functions of the specification's library
-//! - [`report`]: how a node is doing
+//! - [`report`]: the state of a node
 //! - `api`: the JSON API
 //!
-//! All of them need [`namespace`]; [`totals`] writes down what a store has counted, [`machine`] has the system's clocks.
+//! All of them use [`namespace`]. [`totals`] records a store's counts; [`machine`] has the system's
+//! clocks.
 #![forbid(unsafe_code)]
 
-// Not with loom, which has no registry of stores.
+// Not with loom, for which the registry of stores is not compiled.
 #[cfg(not(loom))]
 pub mod api;
 pub mod functions;

@@ -11,22 +11,22 @@ use crate::table::{
     SyncState,
 };
 
-/// A namespace in its zone: settings under which hits are counted.
+/// A namespace in its zone, with the settings for counting.
 #[derive(Debug)]
 pub struct Namespace<'m> {
     name: Arc<str>,
     table: &'m CounterTable<'m>,
     index: NamespaceIndex,
-    /// Its syncs with a store, if it has one: one for each shard.
+    /// The state of its syncs, one for each shard; empty if it is local.
     syncs: Vec<SyncState<'m>>,
-    /// Share that is kept from the store.
+    /// The share of a limit that it may keep from the store.
     early: EarlyShare,
-    /// Whether nodes admit their shares only while the store is away.
+    /// Whether nodes admit only their shares while the store is down.
     shares_alone: bool,
 }
 
 impl<'m> Namespace<'m> {
-    /// The namespace `name` with its counters in `table`.
+    /// Finds or creates the namespace `name` in `table`.
     ///
     /// # Errors
     ///
@@ -43,12 +43,12 @@ impl<'m> Namespace<'m> {
         })
     }
 
-    /// Defines the namespace `name` in a worker of a configuration that is served, synced in so many shards (0: not
-    /// at all). Of several processes, one at a time defines.
+    /// Defines the namespace `name` in a worker while its configuration is served, with this number
+    /// of shards (0 for a local one). Only one process at a time may call this.
     ///
     /// # Errors
     ///
-    /// Another worker has defined it otherwise, or the zone has no room for it.
+    /// Another worker has defined it differently, or the zone has no room for it.
     pub fn define(
         name: &str,
         table: &'m CounterTable<'m>,
@@ -66,34 +66,33 @@ impl<'m> Namespace<'m> {
         })
     }
 
-    /// Returns the namespace with at most such a share of a limit kept from the store until its
-    /// next sync.
+    /// Sets the share of a limit that is kept from the store until the next sync.
     pub fn pushed_early(self, early: EarlyShare) -> Self {
         Namespace { early, ..self }
     }
 
-    /// Returns the namespace with or without `on_loss share`: nodes admit of each limit their
-    /// shares only while the store is away.
+    /// Sets `on_loss share`: whether nodes admit only their shares of each limit while the store is
+    /// down.
     pub fn sharing_alone(self, shares_alone: bool) -> Self {
         Namespace { shares_alone, ..self }
     }
 
-    /// Whether they do.
+    /// Returns whether nodes admit only their shares while the store is down.
     pub fn shares_alone(&self) -> bool {
         self.shares_alone
     }
 
-    /// The share of a limit that it keeps.
+    /// Returns the share of a limit that is kept from the store.
     pub fn early_share(&self) -> EarlyShare {
         self.early
     }
 
-    /// Returns the namespace under a new configuration, synced with a store that divides it into so
-    /// many shards; 0: it is not synced.
+    /// Begins the sync under a new configuration, with a store that divides the namespace into
+    /// `shards` shards; 0 for a local namespace.
     ///
     /// # Errors
     ///
-    /// [`RateLimitingError::TooManySynced`] if the zone has no room for the syncs of so many.
+    /// [`RateLimitingError::TooManySynced`] if the zone has no room for the shards.
     pub fn synced(mut self, shards: u16) -> Result<Self, RateLimitingError> {
         self.syncs = match shards {
             0 => Vec::new(),
@@ -105,12 +104,11 @@ impl<'m> Namespace<'m> {
         Ok(self)
     }
 
-    /// Returns the namespace for one more process that syncs it with the same store: the others go
-    /// on.
+    /// Joins the sync with the same store, for another process, without interrupting the others.
     ///
     /// # Errors
     ///
-    /// [`RateLimitingError::TooManySynced`] if the zone has no room for the syncs of so many.
+    /// [`RateLimitingError::TooManySynced`] if the zone has no room for the shards.
     pub fn sharing_sync(mut self, shards: u16) -> Result<Self, RateLimitingError> {
         self.syncs = match shards {
             0 => Vec::new(),
@@ -122,12 +120,13 @@ impl<'m> Namespace<'m> {
         Ok(self)
     }
 
-    /// The namespace's syncs with a store, one for each shard; none if it has no store.
+    /// Returns the state of the syncs, one for each shard; empty if the namespace is local.
     pub fn sync_states(&self) -> &[SyncState<'m>] {
         &self.syncs
     }
 
-    /// The first of them, with which is noted what concerns all.
+    /// Returns the state of the first shard's sync, which also has the state of all shards
+    /// together.
     pub fn sync_state(&self) -> Option<SyncState<'m>> {
         self.syncs.first().copied()
     }
@@ -137,18 +136,18 @@ impl<'m> Namespace<'m> {
         &self.name
     }
 
-    /// The table that holds the namespace's counters.
+    /// Returns the table with the namespace's counters.
     pub fn table(&self) -> &'m CounterTable<'m> {
         self.table
     }
 
-    /// The namespace's place in the table's directory.
+    /// Returns the namespace's index in the table's directory.
     pub fn index(&self) -> NamespaceIndex {
         self.index
     }
 
-    /// Notes that a caller counts by `algorithm` in windows of this size, or at a `rate` that is told for it: of a
-    /// key that is set to zero, these are set so, too.
+    /// Records that a caller counts by `algorithm` in windows of this size, or at this `rate`, so
+    /// that a reset of a key includes these counters.
     pub fn record_counted(&self, algorithm: Algorithm, size: WindowSize, rate: Hits) {
         match algorithm.is_of_rates() {
             true => self.table.record_counted_rate(self.index, CountedRate { hits: rate, size }),
@@ -156,12 +155,12 @@ impl<'m> Namespace<'m> {
         }
     }
 
-    /// The namespace's counters in windows of `size`.
+    /// Returns the namespace's counters in windows of `size`.
     pub fn counter(&self, size: WindowSize) -> Counter {
         self.counter_of(StoredKind::Windows, size)
     }
 
-    /// The namespace's counters of this kind and size: of a bucket, with its rate.
+    /// Returns the namespace's counters of this kind and size; a bucket's kind has its rate.
     pub fn counter_of(&self, kind: StoredKind, size: WindowSize) -> Counter {
         let name = self.name.as_bytes();
         let counter = self.table.counter_of(self.index, name, kind, size);
@@ -170,7 +169,7 @@ impl<'m> Namespace<'m> {
     }
 }
 
-/// The reason why a function of the library did nothing.
+/// The reason why a function of the library failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RateLimitingError {
@@ -178,9 +177,9 @@ pub enum RateLimitingError {
     NotAccounted,
     /// The zone has no room for another namespace.
     TooManyNamespaces,
-    /// The zone has no room for another namespace that is synced with a store.
+    /// The zone has no room for another synced namespace.
     TooManySynced {
-        /// Into how many shards that store divides it.
+        /// Number of its shards.
         shards: u16,
     },
 }

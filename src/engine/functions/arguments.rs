@@ -1,5 +1,5 @@
-//! The arguments of the library's functions, as callers in other languages pass them: bytes and floating
-//! point numbers, any of them. Each function names the argument in its error.
+//! Validates the arguments of the library's functions, which callers in other languages pass as
+//! arbitrary bytes and floating point numbers. An error names the argument.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,12 +11,12 @@ use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode, is_valid_name};
 use crate::policy::printable::Quoted;
 use crate::policy::window::WindowSize;
 
-/// An argument that is none.
+/// The error of an invalid argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArgumentError(Box<str>);
 
 impl ArgumentError {
-    /// An error of the argument `name`, which is not `expected`: `given` is what it is.
+    /// Creates the error that the argument `name` is `given` instead of `expected`.
     pub fn new(name: &str, expected: &str, given: impl fmt::Display) -> ArgumentError {
         let message = format!("invalid argument \"{name}\": expected {expected}, not {given}");
         ArgumentError(message.into())
@@ -31,7 +31,7 @@ impl fmt::Display for ArgumentError {
 
 impl core::error::Error for ArgumentError {}
 
-/// The argument that has chosen this algorithm, and what was given for it: for an [`ArgumentError`].
+/// Returns the argument that selects this algorithm and its value, for an [`ArgumentError`].
 pub fn algorithm_argument(algorithm: Algorithm) -> (&'static str, String) {
     match algorithm.is_of_rates() {
         true => ("rate", "a number".into()),
@@ -39,11 +39,11 @@ pub fn algorithm_argument(algorithm: Algorithm) -> (&'static str, String) {
     }
 }
 
-/// A key: any bytes, of which there are some.
+/// Checks a key, which can have any bytes.
 ///
 /// # Errors
 ///
-/// It is empty.
+/// The key is empty.
 #[inline]
 pub fn key(bytes: &[u8]) -> Result<&[u8], ArgumentError> {
     if is_accounted(bytes) {
@@ -52,10 +52,11 @@ pub fn key(bytes: &[u8]) -> Result<&[u8], ArgumentError> {
     Err(ArgumentError::new("key", "at least one byte", "none"))
 }
 
-/// The size of a window, in seconds: a whole number of milliseconds, as near as a floating point number
-/// gets to it.
+/// Converts a window's size from seconds, rounded to milliseconds.
 ///
 /// # Errors
+///
+/// The size is not from 0.001 to 31622400.
 ///
 /// It is not within 0.001 to 31622400.
 #[inline]
@@ -67,11 +68,11 @@ pub fn window_size(name: &str, seconds: f64) -> Result<WindowSize, ArgumentError
     })
 }
 
-/// Hits: zero, or more.
+/// Converts a number of hits.
 ///
 /// # Errors
 ///
-/// It is negative, no number, or more than can be counted.
+/// The number is negative, NaN, or too large.
 #[inline]
 pub fn hits(name: &str, hits: f64) -> Result<Hits, ArgumentError> {
     match difference(name, hits) {
@@ -80,11 +81,11 @@ pub fn hits(name: &str, hits: f64) -> Result<Hits, ArgumentError> {
     }
 }
 
-/// Hits, of which there are some.
+/// Converts a positive number of hits.
 ///
 /// # Errors
 ///
-/// As [`hits`], or it is less than a thousandth.
+/// See [`hits`]; also if the number is below 0.001.
 pub fn some_hits(name: &str, hits: f64) -> Result<Hits, ArgumentError> {
     match difference(name, hits) {
         Ok(value) if value > Hits::ZERO => Ok(value),
@@ -92,11 +93,11 @@ pub fn some_hits(name: &str, hits: f64) -> Result<Hits, ArgumentError> {
     }
 }
 
-/// The hits of a limit, of which there are some, in windows of an algorithm that can count so many.
+/// Converts the hits of a limit.
 ///
 /// # Errors
 ///
-/// As [`some_hits`], or they are too many.
+/// See [`some_hits`]; also if the algorithm cannot count as many hits.
 pub fn limit(hits: f64, algorithm: Algorithm) -> Result<Hits, ArgumentError> {
     let (limit, most) = (some_hits("limit", hits)?, algorithm.max_limit());
     if limit <= most {
@@ -106,11 +107,11 @@ pub fn limit(hits: f64, algorithm: Algorithm) -> Result<Hits, ArgumentError> {
     Err(ArgumentError::new("limit", &expected, hits))
 }
 
-/// Hits that may be less than none.
+/// Converts a number of hits that may be negative.
 ///
 /// # Errors
 ///
-/// It is no number, or more than can be counted.
+/// The number is NaN, or too large.
 #[inline]
 pub fn difference(name: &str, hits: f64) -> Result<Hits, ArgumentError> {
     let thousandths = (hits * 1000.0).round();
@@ -127,11 +128,11 @@ fn no_hits(name: &str, least: &str, given: f64) -> ArgumentError {
     ArgumentError::new(name, &expected, given)
 }
 
-/// Returns the weight of the previous window: without one, that of a sliding window.
+/// Returns the weight of the previous window. Without one, returns a sliding window's.
 ///
 /// # Errors
 ///
-/// It is not within 0 to 1.
+/// The weight is not from 0 to 1.
 #[inline]
 pub fn weight(weight: Option<f64>) -> Result<Weight, ArgumentError> {
     match weight {
@@ -146,11 +147,12 @@ fn no_weight(given: f64) -> ArgumentError {
     ArgumentError::new("weight", "a number from 0 to 1", given)
 }
 
-/// The seconds after which a namespace is synced: 0: its store decides; negative: it has none.
+/// Converts `sync_rate` from seconds: the period of the sync; zero for a store that decides;
+/// negative for no store.
 ///
 /// # Errors
 ///
-/// It is no number, shorter than a millisecond, or longer than 366 days.
+/// The value is NaN, positive but shorter than a millisecond, or longer than 366 days.
 pub fn sync_rate(seconds: f64) -> Result<SyncMode, ArgumentError> {
     if seconds < 0.0 {
         return Ok(SyncMode::Local);
@@ -167,11 +169,11 @@ pub fn sync_rate(seconds: f64) -> Result<SyncMode, ArgumentError> {
     })
 }
 
-/// The name of a namespace, `default` if it is empty.
+/// Checks the name of a namespace; an empty one stands for `default`.
 ///
 /// # Errors
 ///
-/// It is no name.
+/// The name is invalid.
 pub fn namespace(name: &[u8]) -> Result<&str, ArgumentError> {
     match name {
         [] => Ok(DEFAULT_NAMESPACE),
@@ -179,11 +181,11 @@ pub fn namespace(name: &[u8]) -> Result<&str, ArgumentError> {
     }
 }
 
-/// A name.
+/// Checks a name.
 ///
 /// # Errors
 ///
-/// It is none.
+/// The name is invalid.
 pub fn name<'n>(argument: &str, name: &'n [u8]) -> Result<&'n str, ArgumentError> {
     let text = core::str::from_utf8(name);
     let text = text.ok().filter(|_| is_valid_name(name));
@@ -194,10 +196,10 @@ pub fn name<'n>(argument: &str, name: &'n [u8]) -> Result<&'n str, ArgumentError
     })
 }
 
-/// A time in whole milliseconds; `None`: it is not that of a window or a period.
+/// Converts seconds to whole milliseconds; `None` outside the range of windows and periods.
 #[inline]
 fn millis(seconds: f64) -> Option<u64> {
-    // A cast saturates, and makes zero of what is no number.
+    // The cast saturates, and converts NaN to 0.
     let millis = (seconds * 1000.0).round();
     (millis >= 1.0 && millis <= WindowSize::MAX_MILLIS as f64).then_some(millis as u64)
 }

@@ -1,4 +1,4 @@
-//! One limit for callers that ask it again and again: what `ratelimit` is for requests.
+//! A limit for the library's callers, which ask it repeatedly, as requests do `ratelimit`.
 
 use crate::engine::namespace::Namespace;
 use crate::engine::request::bound_limit::BoundLimit;
@@ -18,52 +18,53 @@ use crate::table::{Key, Outcome};
 
 /// A limit in a namespace.
 ///
-/// Keys are such as [`arguments::key`](super::arguments::key) accepts.
+/// Keys must be valid for [`arguments::key`](super::arguments::key).
 #[derive(Debug)]
 pub struct Limiter<'m> {
     bound: BoundLimit<'m>,
     hits: Hits,
-    /// Whether hits are counted that the limit refuses.
+    /// Whether refused hits are counted, too.
     counts_rejected: bool,
 }
 
-/// The decision of a limiter on hits.
+/// The decision of a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incoming {
-    /// Whether it admits them.
+    /// Whether the limit admits the hits.
     pub is_admitted: bool,
-    /// The rate afterwards: with the hits, if they are admitted.
+    /// The rate after the decision, including the hits if they are admitted.
     pub rate: Hits,
-    /// Rest of the limit afterwards.
+    /// The remaining hits after the decision.
     pub remaining: Hits,
-    /// Milliseconds until admitted hits are within a rate.
+    /// Milliseconds until the admitted hits are within the rate.
     pub delay: u64,
-    /// Milliseconds until as many hits would be admitted if none came before; `None`: they never will.
+    /// Milliseconds until the same number of hits would be admitted if no others come; `None` if
+    /// never.
     pub retry_after: Option<u64>,
 }
 
-/// Hits of a key that a limiter is asked for.
+/// Hits of a key, as an argument of a limiter.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedHits<'k> {
     /// The key.
     pub key: &'k [u8],
-    /// Number of hits, above zero unless the limiter counts whatever comes.
+    /// Number of hits, above zero except in a limiter without a limit.
     pub cost: Hits,
-    /// Whether they are counted if they are admitted.
+    /// Whether admitted hits are counted.
     pub commit: bool,
-    /// The share of the previous window in the rate that is told where there is no limit.
+    /// The weight of the previous window in the returned rate, in a limiter without a limit.
     pub weight: Weight,
 }
 
 impl<'m> Limiter<'m> {
-    /// A limiter that admits so many `hits`, or hits at this rate, in `namespace`.
+    /// Creates a limiter in `namespace` that admits `hits`, or hits at this rate.
     pub fn new(namespace: &Namespace<'m>, limit: Limit, hits: Hits) -> Self {
         namespace.record_counted(limit.algorithm, limit.size, hits);
         Limiter { bound: BoundLimit::new(limit, namespace, []), hits, counts_rejected: false }
     }
 
-    /// Makes a limiter that counts whatever comes in windows of this size, as `increment` does. A store is asked for
-    /// sliding windows, and tells the hits of both.
+    /// Creates a limiter without a limit that counts in windows of this size, for `increment`. A
+    /// store is asked for sliding windows, and returns the hits of both windows.
     pub fn unlimited(namespace: &Namespace<'m>, size: WindowSize) -> Self {
         let limit = Limit {
             name: format!("{}-{size}", namespace.name()).into(),
@@ -74,7 +75,7 @@ impl<'m> Limiter<'m> {
         Limiter { counts_rejected: true, ..Limiter::new(namespace, limit, Hits::MAX) }
     }
 
-    /// Whether `other` decides about the same hits in the same way.
+    /// Returns whether `other` decides about the same counters in the same way.
     pub fn is_same(&self, other: &Limiter<'_>) -> bool {
         self.hits == other.hits
             && self.counts_rejected == other.counts_rejected
@@ -82,12 +83,12 @@ impl<'m> Limiter<'m> {
             && self.bound.namespace() == other.bound.namespace()
     }
 
-    /// The limit with its counters.
+    /// Returns the limit with its counters.
     pub fn bound(&self) -> &BoundLimit<'m> {
         &self.bound
     }
 
-    /// Decides on hits by what this node knows. Those that it counted can be given back.
+    /// Decides on hits with this node's counters. Also returns the refund of the counted hits.
     pub fn incoming(
         &self,
         asked: AskedHits<'_>,
@@ -112,8 +113,8 @@ impl<'m> Limiter<'m> {
         questions(&[check], self.counts_rejected).pop()
     }
 
-    /// Creates the question by which a store later charges hits that were counted without it, or
-    /// gives them back: those that no sync pushes.
+    /// Creates the question by which a store later charges or refunds hits that were counted
+    /// without it. `None` if a sync pushes them.
     pub fn unsent(&self, asked: AskedHits<'_>, store: Deciders) -> Option<(usize, Question)> {
         if self.bound.limit.algorithm.kind() == StoredKind::Windows {
             return None;
@@ -122,7 +123,7 @@ impl<'m> Limiter<'m> {
         Some((question.decider, question.charge()))
     }
 
-    /// Returns the decision that follows from a store's answer to [`Limiter::question`].
+    /// Returns the decision from a store's answer to [`Limiter::question`].
     pub fn answered(
         &self,
         asked: AskedHits<'_>,
@@ -140,7 +141,7 @@ impl<'m> Limiter<'m> {
         let mut evaluation = Evaluation::new(OneCharge(None), self.counts_rejected);
         match answers {
             [Some(answered)] if !asked.commit => {
-                // It was asked for what is counted.
+                // The store was asked for the hits that can be counted.
                 let (limit, hits) = (&self.bound.limit, self.bound.limit.most(self.hits));
                 let reading = answered.reading;
                 let admits = limit.algorithm.admits(limit.size, &reading, hits, asked.cost);
@@ -151,8 +152,8 @@ impl<'m> Limiter<'m> {
         self.finish(evaluation, asked, clock).0
     }
 
-    /// Decides on hits as `on_error` says, since their store does not answer; `None`: they are denied. Those
-    /// that are counted here can be given back.
+    /// Decides on hits by `on_error`, since the store does not answer. `None` if the hits are
+    /// denied. Also returns the refund of hits that were counted here.
     pub fn without_store(
         &self,
         asked: AskedHits<'_>,
@@ -165,7 +166,7 @@ impl<'m> Limiter<'m> {
         let mut evaluation = Evaluation::new(OneCharge(None), self.counts_rejected);
         match on_error {
             OnError::Deny => return None,
-            // What has no limit counts, whoever would admit it.
+            // Without a limit, the hits count, whoever admits them.
             OnError::Allow if asked.commit && self.counts_rejected => {
                 evaluation.charge(&self.bound, self.hits, &key, asked.cost, clock);
             }
@@ -206,7 +207,7 @@ impl<'m> Limiter<'m> {
     where
         'm: 'c,
     {
-        // Where nothing was to be counted, an admission is none yet.
+        // If no hits are counted, an admission has no charge.
         let charges = match asked.commit || evaluation.is_refused() {
             true => {
                 let (outcome, charges) = evaluation.finish(Outcome::Rejected, clock);
@@ -220,7 +221,7 @@ impl<'m> Limiter<'m> {
         self.incoming_of(charges, asked).unwrap_or_default()
     }
 
-    /// Returns the decision and refund of a charge; `None`: nothing was charged.
+    /// Returns the decision and the refund of a charge; `None` if nothing was charged.
     #[inline]
     fn incoming_of(
         &self,
@@ -230,7 +231,7 @@ impl<'m> Limiter<'m> {
         let charge = charges.0?;
         let verdict = charge.verdict();
         let verdict = match verdict.admitted && !asked.commit {
-            // As if they were counted.
+            // The verdict as if the hits were counted.
             true => Verdict { reading: verdict.reading.plus(asked.cost), ..verdict },
             false => verdict,
         };
@@ -252,7 +253,7 @@ impl<'m> Limiter<'m> {
     }
 }
 
-/// The decision where nothing was counted, since there is no counter.
+/// The decision without a counter, in which no hits were counted.
 impl Default for Incoming {
     fn default() -> Self {
         Incoming {
@@ -265,7 +266,7 @@ impl Default for Incoming {
     }
 }
 
-/// The charge of one limit.
+/// Stores the charge of the limiter's only limit.
 struct OneCharge<'c, 'm>(Option<Charge<'c, 'm>>);
 
 impl<'c, 'm> Charges<'c, 'm> for OneCharge<'c, 'm> {

@@ -1,7 +1,8 @@
 //! The functions of the specification's library.
 //!
-//! - [`ratelimiting`]: `increment`, `sliding_window`; [`window_counters`]: the same for one size, again and again
-//! - [`limiter`]: one limit, asked again and again; [`arguments`]: arguments as other languages pass them
+//! - [`ratelimiting`]: `increment` and `sliding_window`; [`window_counters`]: both for windows of
+//!   one size
+//! - [`limiter`]: limiters; [`arguments`]: validation of arguments
 
 pub mod arguments;
 pub(super) mod limiter;

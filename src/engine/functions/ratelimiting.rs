@@ -1,4 +1,4 @@
-//! The functions of the rate-limiting library, by their names: `increment`, `sliding_window`.
+//! The functions of the rate-limiting library under their own names: `increment`, `sliding_window`.
 
 use crate::engine::namespace::{Namespace, RateLimitingError};
 use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
@@ -7,10 +7,10 @@ use crate::policy::key::{counted_name, is_accounted};
 use crate::policy::window::{Clock, WindowSize};
 use crate::table::{Admission, Counter};
 
-/// The rate-limiting library: its functions on one namespace.
+/// The functions of the rate-limiting library for one namespace.
 ///
-/// The specification's optional arguments are explicit here: `algorithm` is its weight (1 or
-/// absent: sliding; 0: fixed).
+/// Optional arguments of the specification are explicit: `algorithm` stands for the weight (sliding
+/// for 1 or no weight, fixed for 0).
 #[derive(Debug)]
 pub struct RateLimiting<'n, 'm> {
     namespace: &'n Namespace<'m>,
@@ -19,28 +19,28 @@ pub struct RateLimiting<'n, 'm> {
 }
 
 impl<'n, 'm> RateLimiting<'n, 'm> {
-    /// The functions on `namespace`.
+    /// Returns the functions for `namespace`.
     pub fn new(namespace: &'n Namespace<'m>) -> Self {
         RateLimiting { namespace, counter: None, rate: Hits::ZERO }
     }
 
-    /// The functions on the counters of this name, which `counter=` gives rules; `None`: on those that
-    /// are shared.
+    /// Returns the functions for counters with this name, which rules set by `counter=`; `None` for
+    /// the shared ones.
     pub fn in_counter(self, counter: Option<&'n str>) -> Self {
         RateLimiting { counter, ..self }
     }
 
-    /// The functions on buckets from which so many hits leak in the time of a window.
+    /// Returns the functions for buckets that leak `rate` hits per window.
     pub fn at_rate(self, rate: Hits) -> Self {
         RateLimiting { rate, ..self }
     }
 
-    /// The counters of this kind and size.
+    /// Returns the counters of this kind and size.
     fn counter_of(&self, kind: StoredKind, size: WindowSize) -> Counter {
         self.namespace.counter_of(kind.at_rate(self.rate), size)
     }
 
-    /// Counts `value` hits of `key`, whatever the rate; returns the rate afterwards.
+    /// Counts `value` hits of `key`, whatever the rate. Returns the new rate.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         Ok(algorithm.rate(window_size, &counted.reading))
     }
 
-    /// The rate of `key` now; zero for a key that was never seen.
+    /// Returns the current rate of `key`; zero for a new key.
     ///
     /// # Errors
     ///
@@ -104,8 +104,8 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         Ok(table.read(&counter, table.key(&counted_name(key, self.counter)), clock))
     }
 
-    /// Sets what is counted of `key` to zero, for algorithms of this kind: here, and with the next sync in the
-    /// cluster, but for what other nodes have not pushed.
+    /// Sets the count of `key` to zero, for algorithms of this kind. The next sync does so in the
+    /// cluster; hits that other nodes have not pushed stay.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         Ok(())
     }
 
-    /// Returns the hits of `key` in window `number` that this node has not sent to the store.
+    /// Returns the hits of `key` in window `number` that this node has not pushed.
     ///
     /// # Errors
     ///

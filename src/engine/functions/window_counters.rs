@@ -1,4 +1,4 @@
-//! The counters of a namespace in windows of one size, for callers that count in them again and again.
+//! Counters of a namespace in windows of one size, for repeated use.
 
 use crate::engine::namespace::Namespace;
 use crate::policy::algorithm::{Algorithm, Weight, WindowCounts};
@@ -7,10 +7,10 @@ use crate::policy::key::{counted_name, is_plain};
 use crate::policy::window::{Clock, WindowSize};
 use crate::table::{Admission, Counter, CounterTable, Key};
 
-/// The counters of a namespace in windows of one size: what [`RateLimiting`](crate::engine::RateLimiting) looks
-/// up with each call is looked up once.
+/// Counters of a namespace in windows of one size. Saves the lookups that
+/// [`RateLimiting`](crate::engine::RateLimiting) makes in each call.
 ///
-/// Keys are such as [`arguments::key`](super::arguments::key) accepts.
+/// Keys must be valid for [`arguments::key`](super::arguments::key).
 #[derive(Debug)]
 pub struct WindowCounters<'m> {
     table: &'m CounterTable<'m>,
@@ -18,19 +18,19 @@ pub struct WindowCounters<'m> {
 }
 
 impl<'m> WindowCounters<'m> {
-    /// The counters of `namespace` in windows of `size`.
+    /// Returns the counters of `namespace` in windows of `size`.
     pub fn new(namespace: &Namespace<'m>, size: WindowSize) -> Self {
         namespace.record_counted(Algorithm::Sliding, size, Hits::ZERO);
         WindowCounters { table: namespace.table(), counter: namespace.counter(size) }
     }
 
-    /// The size of the windows.
+    /// Returns the size of the windows.
     #[inline]
     pub fn size(&self) -> WindowSize {
         self.counter.size()
     }
 
-    /// Counts `value` hits of `key`, whatever the rate; returns the rate afterwards.
+    /// Counts `value` hits of `key`, whatever the rate. Returns the new rate.
     #[inline]
     pub fn increment(&self, key: &[u8], value: Hits, weight: Weight, clock: &impl Clock) -> Hits {
         match is_plain(key) {
@@ -59,8 +59,8 @@ impl<'m> WindowCounters<'m> {
         weight.rate(counter.size(), &reading.windows())
     }
 
-    /// The rate of `key` now, as if this node had counted `cur_diff` in the window that the store has
-    /// not, in place of what it has; zero for a key that was never seen.
+    /// Returns the current rate of `key`; zero for a new key. `cur_diff`, if given, replaces this
+    /// node's hits that the store has not.
     #[inline]
     pub fn sliding_window(
         &self,
@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(increment(0, Weight::Share(1.0)), hits(50));
             let rate = |diff| windows.sliding_window(key, diff, Weight::Sliding, &clock);
             assert_eq!(rate(None), hits(30));
-            // Nothing was sent.
+            // No hits were pushed.
             assert_eq!(rate(Some(hits(2))), hits(22));
             assert_eq!(rate(Some(Hits::ZERO.minus(hits(2)))), hits(20));
         }

@@ -1,4 +1,4 @@
-//! Batches on their way to a store: sealed, sent as often as it takes, acknowledged.
+//! Batches to a store: they are sealed, sent until the store answers, and acknowledged.
 
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
@@ -11,31 +11,31 @@ use crate::table::zone::lease::{Lease, LeaseLost};
 use crate::table::zone::sync_slot::{BatchWord, BufferWord, MAX_RECORDS, Nonces, Standing};
 use crate::table::zone::sync_state::SyncState;
 
-/// One window of a counter in a batch: the hits that the store gets, and how many of this node's it
-/// has with them.
+/// One window of a counter in a batch: the difference for the store, and the hits that the store
+/// then has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchRecord {
     /// The counter.
     pub counter: CounterRef,
     /// The number of the window.
     pub window: u64,
-    /// Hits of this node that the store has once it has the batch.
+    /// Hits of this node that the store has after the batch.
     pub up_to: Hits,
-    /// Difference that is sent to the store; negative if hits were given back.
+    /// Difference for the store; negative if hits were given back.
     pub diff: Hits,
 }
 
-/// The name of a batch of this node, which no other batch of an epoch has.
+/// The name of a batch of this node, unique in an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchName {
-    /// Its number, from 1; 0: what was before the first one.
+    /// Its number, from 1. 0 stands for the state before the first batch.
     pub number: u64,
     /// 24 random bits.
     pub nonce: u32,
 }
 
 impl<'m> Lease<'m> {
-    /// The last batch that the store has acknowledged in this epoch.
+    /// Returns the last batch that the store has acknowledged in this epoch.
     pub fn acknowledged(&self) -> BatchName {
         self.batch_name(BatchWord(self.state.slot.batch.load(Acquire)).acknowledged())
     }
@@ -45,7 +45,8 @@ impl<'m> Lease<'m> {
         BatchName { number, nonce: nonces.of(number) }
     }
 
-    /// The most records that the next batch may have: one at least. While no batch is sealed.
+    /// Returns the most records of the next batch, at least one. To be called while no batch is
+    /// sealed.
     ///
     /// # Errors
     ///
@@ -55,9 +56,9 @@ impl<'m> Lease<'m> {
         Ok(records.len().min(MAX_RECORDS))
     }
 
-    /// Writes a batch down, so that whatever happens it is sent with just these amounts, and once:
-    /// at least one record, and at most [`Lease::batch_capacity`]. No other batch may be sealed.
-    /// `nonce`, of which 24 bits count, is random. Returns its name.
+    /// Seals a batch, so that it is always sent with exactly these records, and counted once. It
+    /// has at least one record and at most [`Lease::batch_capacity`]. No other batch may be sealed.
+    /// `nonce` is random, of which 24 bits are used. Returns the batch's name.
     ///
     /// # Errors
     ///
@@ -81,15 +82,16 @@ impl<'m> Lease<'m> {
         Ok(self.batch_name(number))
     }
 
-    /// The batch that is sealed, perhaps by an earlier holder of the lease: its name, and those of
-    /// its records whose counters are still there, which may be none.
+    /// Returns the sealed batch, which an earlier holder of the lease may have sealed: its name,
+    /// and the records whose counters still exist, which may be none. `None` without a sealed
+    /// batch.
     pub fn sealed(&self, table: &CounterTable<'m>) -> Option<(BatchName, Vec<BatchRecord>)> {
         let (acknowledged, records) = self.state.sealed(table)?;
         Some((self.batch_name(acknowledged.wrapping_add(1)), records))
     }
 
-    /// Notes that the store has batch `number`, which was sealed: its amounts were noted with the
-    /// counters before. So the store knows this node until `known_until` at least.
+    /// Records that the store has acknowledged the sealed batch `number`, whose records were stored
+    /// with the counters before. The store thus knows this node until `known_until` at least.
     ///
     /// # Errors
     ///
@@ -113,19 +115,19 @@ impl<'m> Lease<'m> {
 }
 
 impl<'m> SyncState<'m> {
-    /// Returns the records of the sealed batch, which may be on its way, whose counters are still
-    /// there. `None`: there is no batch.
+    /// Returns the records of the sealed batch, which may be in flight, whose counters still exist.
+    /// `None` without a sealed batch.
     pub fn on_its_way(&self, table: &CounterTable<'m>) -> Option<Vec<BatchRecord>> {
         self.sealed(table).map(|(_, records)| records)
     }
 
-    /// Returns the number of the last batch that was acknowledged.
+    /// Returns the number of the last acknowledged batch.
     pub fn acknowledged(&self) -> u64 {
         BatchWord(self.slot.batch.load(Acquire)).acknowledged()
     }
 
-    /// The number of the last batch that was acknowledged, and the records of the sealed one, if there is
-    /// one.
+    /// Returns the number of the last acknowledged batch, and the records of the sealed one, if
+    /// there is one.
     fn sealed(&self, table: &CounterTable<'m>) -> Option<(u64, Vec<BatchRecord>)> {
         let SyncState { slot, buffers, .. } = self;
         let batch = BatchWord(slot.batch.load(Acquire));
@@ -147,7 +149,7 @@ impl<'m> SyncState<'m> {
 }
 
 impl BatchRecord {
-    /// Four words, each with the tag in its lowest 16 bits.
+    /// Encodes the record as four words, each with the tag in its lowest 16 bits.
     fn to_words(self, tag: u16) -> [u64; 4] {
         let (index, generation) = self.counter.index_and_generation();
         let counter = u64::from(index) << 32 | u64::from(generation) << 16;
@@ -161,7 +163,7 @@ impl BatchRecord {
         ]
     }
 
-    /// `None` if the counter is gone, or the words are not of the batch with the tag.
+    /// Decodes a record. `None` if the counter is gone, or the words have another tag.
     fn from_words(words: [u64; 4], tag: u16, table: &CounterTable<'_>) -> Option<BatchRecord> {
         if words.iter().any(|&word| word as u16 != tag) {
             return None;

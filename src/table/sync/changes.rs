@@ -1,4 +1,4 @@
-//! Counters that changed, and notes of what a store has and tells.
+//! Changed counters, and records of the hits that a store has and reports.
 
 use core::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::table::zone::counter_ref::CounterRef;
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::lease::{IsHeld, LeaseLost, confirm};
 
-/// A synced counter that changed.
+/// A synced counter that has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Reference to the counter.
@@ -27,7 +27,7 @@ pub struct Change {
     pub namespace: NamespaceIndex,
     /// The size of its windows.
     pub size: WindowSize,
-    /// Its windows that matter and have hits of this node that the store has not, or the reverse.
+    /// Windows that matter, in which this node's hits differ from those that the store has.
     pub windows: Vec<WindowChange>,
 }
 
@@ -36,16 +36,16 @@ pub struct Change {
 pub struct WindowChange {
     /// The number of the window.
     pub number: u64,
-    /// Hits that this node counted.
+    /// Hits that this node has counted.
     pub local: Hits,
-    /// Hits of these that the store has. The diff is `local - pushed`.
+    /// Hits of these that the store has. The difference to push is `local - pushed`.
     pub pushed: Hits,
 }
 
 impl<'m> CounterTable<'m> {
-    /// Takes the changes of one group (at most 64 counters) that are of `part`, such as a namespace:
-    /// each is passed to `visit`, and will not be found again unless it changes again, or
-    /// `record_again` is called with it.
+    /// Takes the changed counters of one group (at most 64 counters) that are in `part`. Passes
+    /// each to `visit`. A counter is not found again until it changes again, or `record_again` is
+    /// called.
     ///
     /// Windows that do not matter at `now` are left out.
     pub fn take_changes<'p>(
@@ -56,15 +56,15 @@ impl<'m> CounterTable<'m> {
         visit: impl FnMut(Change),
     ) {
         let place = (group, u64::MAX);
-        // Cannot fail.
+        // Cannot fail, since the closure always returns true.
         let _ = self.take_changes_at(place, part.into(), now, &|| true, visit);
     }
 
-    /// Takes the changes of those counters of a group whose bits are set, from the lowest one on.
+    /// Takes the changed counters of a group whose bits are set, from the lowest one on.
     ///
     /// # Errors
     ///
-    /// [`LeaseLost`]. What was not passed on is found by another worker.
+    /// [`LeaseLost`]. Another worker finds the counters that were not passed on.
     pub fn take_changes_at(
         &self,
         (group, bits): (usize, u64),
@@ -82,11 +82,11 @@ impl<'m> CounterTable<'m> {
             changed &= changed.wrapping_sub(1);
             let index = group.saturating_mul(64).saturating_add(bit as usize);
             let slot = self.slot_at(index);
-            // A slot that changes hands in this moment is noted again with its next hit.
+            // A slot that changes hands at this moment is marked again with its next hit.
             let is_others = slot.is_some_and(|slot| {
                 let meta = slot.meta();
                 let occupant = Occupant { slot, meta };
-                // One without a name gets the bit again, whichever sync finds it.
+                // A counter without a name is marked again, whichever sync finds it.
                 meta.is_counter() && meta.is_synced() && !self.is_in(part, occupant, true)
             });
             if is_others {
@@ -97,7 +97,7 @@ impl<'m> CounterTable<'m> {
             word.fetch_and(!(1 << bit), AcqRel);
             fail_point!("change.taken");
             if let Err(lost) = confirm(is_held) {
-                // Another worker may have looked for all changes before.
+                // Another worker may have cleared the bit before.
                 self.set_dirty_bit(index);
                 return Err(lost);
             }
@@ -112,8 +112,8 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Takes the counters of `part` in these slots over from the former holder of the lease, which has not given
-    /// it back, and notes the changes that were lost with it.
+    /// Takes the counters of `part` in these slots over from a former lease holder that has not
+    /// released the lease, and marks the changes that were lost with it.
     ///
     /// # Errors
     ///
@@ -132,8 +132,8 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    /// Forgets what the store has of the hits of `part` in these slots, and notes all that still matters as changed:
-    /// the store lost what it had.
+    /// Discards the record of the hits that the store has of `part` in these slots, because the
+    /// store has lost them, and marks all counters that still matter as changed.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    /// Makes what the store has not of the counter in `occupant` be found, if there is any.
+    /// Marks the counter in `occupant` as changed, if it has hits that the store has not.
     fn record_unsent(&self, occupant: Occupant<'m>, now: UnixMillis) {
         if self.has_unsent(occupant, now) {
             self.set_dirty_bit(self.index_of(occupant.slot));
@@ -174,7 +174,7 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// The key and the window size of a counter that has a name; `None` if it is gone.
+    /// Returns the key and the window size of a counter with a name; `None` if it is gone.
     pub fn key_of(&self, counter: CounterRef) -> Option<(Vec<u8>, WindowSize)> {
         let occupant = self.occupant_of(counter)?;
         Some((self.name_of(occupant)?, counter.meta.size()?))
@@ -187,8 +187,8 @@ impl<'m> CounterTable<'m> {
         occupant.map_or(Hits::ZERO, |occupant| self.pushed(occupant, number))
     }
 
-    /// Returns the change of the counter in slot number `index`, if it is a synced one. A counter
-    /// without a name gets it with its next hit, and is looked at again until then.
+    /// Returns the change of the counter in slot `index`, if it is a synced one. A counter without
+    /// a name gets it with its next hit, and stays marked until then.
     fn change(&self, index: usize, now: UnixMillis) -> Option<Change> {
         let slot = self.slot_at(index)?;
         let meta = slot.meta();
@@ -201,7 +201,7 @@ impl<'m> CounterTable<'m> {
             return None;
         };
         if !self.is_of_its_namespace(occupant, &key, size) {
-            // A worker that still served a namespace of before made it.
+            // Made by a worker that still served the entry's previous namespace.
             self.give_up(occupant);
             return None;
         }
@@ -214,7 +214,7 @@ impl<'m> CounterTable<'m> {
         (slot.meta().is_same_counter(meta) && !change.windows.is_empty()).then_some(change)
     }
 
-    /// Whether a counter is of the namespace that has the place now that its own had.
+    /// Returns whether a counter belongs to the namespace that uses the entry now.
     fn is_of_its_namespace(&self, occupant: Occupant<'m>, key: &[u8], size: WindowSize) -> bool {
         let Some(name) = self.name_to_check(occupant.meta.namespace()) else {
             return true;
@@ -223,14 +223,13 @@ impl<'m> CounterTable<'m> {
         occupant.slot.has_identity(counter.identity(self.key(key)))
     }
 
-    /// Makes a change be found again.
+    /// Marks a counter as changed again.
     pub fn record_again(&self, counter: CounterRef) {
         self.set_dirty_bit(counter.index as usize);
     }
 
-    /// Notes that the store has the hits of this node in window `number` up to the second number, where it
-    /// had them up to the first one. Doing so again changes nothing. Nothing happens if the counter is
-    /// gone.
+    /// Records that the store has this node's hits in window `number` up to `up_to`, where it had
+    /// them up to `from`. Repeating this has no effect, nor does a counter that is gone.
     ///
     /// # Errors
     ///
@@ -250,13 +249,14 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Notes what the rest of the cluster counted in window `number`, which matters now: the store's
-    /// total less what of this node's hits it includes. Nothing happens if the counter is gone.
+    /// Records the hits of the other nodes in window `number`, which matters now: the store's total
+    /// minus this node's part of it. Has no effect if the counter is gone.
     ///
-    /// A worker that takes over is told of each counter that this one was about to note, since the
-    /// position moves after that: so it changes the word, and this fails. Only if the total was since reset to what it was
-    /// before, the word may be the one that is expected; then everything is fetched anew, as
-    /// [`Lease::confirm_applied`](crate::table::Lease::confirm_applied) says.
+    /// A worker that takes over gets each counter that this one was about to record again, since
+    /// the position is advanced afterwards. It changes the word, so that this one's write fails.
+    /// Only if the total was reset to its earlier value meanwhile, the word may have the expected
+    /// value again; then everything is fetched again, as
+    /// [`Lease::confirm_applied`](crate::table::Lease::confirm_applied) explains.
     ///
     /// # Errors
     ///
@@ -276,14 +276,15 @@ impl<'m> CounterTable<'m> {
             let mut old = remote.load(Acquire);
             loop {
                 confirm(is_held)?;
-                // As in `Claim::replace`: if the counter is still here, a later taker changes the word.
+                // As in `Claim::replace`: if the counter is still here, a later claim changes the
+                // word.
                 if !occupant.is_there() {
                     break;
                 }
                 fail_point!("remote.setting");
                 match remote.compare_exchange(old, new.bits(), AcqRel, Acquire) {
                     Ok(_) => break,
-                    // What is heard meanwhile ([`CounterTable::hear_remote`]) is older.
+                    // A value from the channel ([`CounterTable::hear_remote`]) is older.
                     Err(other) => old = other,
                 }
             }
@@ -292,8 +293,9 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Notes the same as it was heard before a sync tells: what `hits` makes of the hits of this node that
-    /// the store has. Nothing happens if it says so, or if a sync notes something meanwhile: that is newer.
+    /// Records the other nodes' hits before a sync does: `hits` computes them from this node's hits
+    /// that the store has. Has no effect if it returns `None`, or if a sync changes the word
+    /// meanwhile, since that is newer.
     pub fn hear_remote(
         &self,
         counter: CounterRef,
@@ -303,7 +305,7 @@ impl<'m> CounterTable<'m> {
     ) {
         if let (Some(occupant), Some(size)) = (self.occupant_of(counter), counter.meta.size()) {
             let (remote, _) = occupant.slot.remote_columns(number);
-            // Before anything else is looked at: see `set_remote`.
+            // Loaded before anything else: see `set_remote`.
             let old = remote.load(Acquire);
             if let Some(hits) = hits(self.pushed(occupant, number)) {
                 occupant.wake(size, now);
@@ -316,8 +318,8 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Finds the counter of `key`, or makes one, unless it would take the slot of one that this
-    /// node counts in. `None` if there is none.
+    /// Finds the counter of `key`, or inserts it, but not in place of one with hits of this node.
+    /// `None` without a slot.
     pub fn make_room_for(
         &self,
         counter: &Counter,

@@ -1,20 +1,20 @@
-//! The lease of the worker that listens to a store's channel: one worker, so that a node has one
-//! connection for it.
+//! The lease for a store's channel: one worker of the node listens, so that the node has one
+//! connection for that.
 //!
-//! A word, as a [lease](crate::table::Lease) has one: the term, and until when, 0 if it was given back. Nothing
-//! depends on it but that; two that listen for a moment do no harm.
+//! A lease is a word, as a sync [lease](crate::table::Lease): the term and the deadline, which is 0
+//! after a release. If two workers listen for a moment, that does no harm.
 
 use crate::table::zone::named::Named;
 use crate::table::zone::sync_slot::LeaseWord;
 use crate::table::zone::sync_state::MonotonicMillis;
 
-/// The right to listen to a store, as the processes of a configuration see it.
+/// The lease for a store's channel, as the processes of a configuration see it.
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelLease<'m> {
     word: Named<'m>,
 }
 
-/// The right to listen, which is given back with it.
+/// The held lease. Dropping it releases the lease.
 #[derive(Debug)]
 pub struct HeldChannel<'m> {
     lease: ChannelLease<'m>,
@@ -22,20 +22,19 @@ pub struct HeldChannel<'m> {
 }
 
 impl<'m> ChannelLease<'m> {
-    /// Creates the lease that is kept in `word`, under a new configuration, whose workers may
-    /// listen at once.
+    /// Creates the lease in `word` for a new configuration, whose workers can take it at once.
     pub fn new(word: Named<'m>) -> ChannelLease<'m> {
         let next = |old| Some(LeaseWord::new(LeaseWord(old).term().wrapping_add(1), 0).0);
         word.update(next);
         ChannelLease { word }
     }
 
-    /// Joins those that keep it in `word`: for one more process of the present configuration.
+    /// Opens the lease in `word` for another process of the current configuration.
     pub fn join(word: Named<'m>) -> ChannelLease<'m> {
         ChannelLease { word }
     }
 
-    /// Takes it for `lifetime` milliseconds, if no worker has it at `now`.
+    /// Takes the lease for `lifetime` milliseconds, if no worker holds it at `now`.
     pub fn take(&self, now: MonotonicMillis, lifetime: u64) -> Option<HeldChannel<'m>> {
         let taken = self.word.update(|old| {
             let old = LeaseWord(old);
@@ -48,7 +47,8 @@ impl<'m> ChannelLease<'m> {
 }
 
 impl HeldChannel<'_> {
-    /// Keeps it for `lifetime` milliseconds from `now` on. Returns whether no other worker has taken it.
+    /// Extends the lease to `lifetime` milliseconds from `now`. Returns false if another worker has
+    /// taken it.
     pub fn renew(&self, now: MonotonicMillis, lifetime: u64) -> bool {
         let deadline = now.0.saturating_add(lifetime);
         self.replace(LeaseWord::new(self.term, deadline));

@@ -1,4 +1,4 @@
-//! Division of a namespace's changes among its shards.
+//! Divides a namespace's changes among its shards.
 
 use crate::table::words::atomic::Ordering::Acquire;
 use crate::table::words::meta::NamespaceIndex;
@@ -7,10 +7,10 @@ use crate::table::words::slot::Occupant;
 use crate::table::zone::counter_table::CounterTable;
 
 impl<'m> CounterTable<'m> {
-    /// Divides the changes of `namespace` among shards, by what `shard_of` says of their keys: for each
-    /// shard the groups that have any, with a bit for each, as
-    /// [`take_changes_at`](Self::take_changes_at) takes them. That takes none, and may leave out what
-    /// changes meanwhile.
+    /// Divides the changes of `namespace` among its shards, which `shard_of` returns for their
+    /// keys. For each shard returns the groups with changes, and a bit for each counter, for
+    /// [`take_changes_at`](Self::take_changes_at). Takes no changes, and may miss those made
+    /// meanwhile.
     pub fn divide_changes(
         &self,
         namespace: NamespaceIndex,
@@ -33,8 +33,8 @@ impl<'m> CounterTable<'m> {
                 if is_counter && meta.namespace() != namespace {
                     continue;
                 }
-                // What is no counter any more, or has no name, is of no shard: the first one takes it, and
-                // finds out.
+                // A slot without a counter or a name is passed to the first shard, which handles
+                // that.
                 let key = self.name_of(Occupant { slot, meta }).filter(|_| is_counter);
                 let shard = key.map_or(0, |key| shard_of(&key));
                 let Some(places) = divided.get_mut(usize::from(shard)) else {
@@ -49,7 +49,8 @@ impl<'m> CounterTable<'m> {
         divided
     }
 
-    /// Whether a counter is in `part`; `otherwise` if that depends on its name and it has none.
+    /// Returns whether a counter is in `part`; `otherwise` if that depends on its name and it has
+    /// none.
     pub(crate) fn is_in(&self, part: Part<'_>, occupant: Occupant<'m>, otherwise: bool) -> bool {
         if occupant.meta.namespace() != part.namespace {
             return false;

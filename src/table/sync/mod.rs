@@ -1,10 +1,11 @@
-//! The table's side of a sync.
+//! The table's part of a sync.
 //!
-//! - [`sync_slots`]: which sync has which words; [`division`]: which counters are of which shard
-//! - [`changes`], [`pending`]: counters that changed; [`batches`]: batches on their way
-//! - [`progress`]: what the node knows of its store; [`store_state`]: the same for all its workers
-//! - [`own_share`]: what the node admits alone while the store is away
-//! - [`channel_lease`]: which worker listens to the store
+//! - [`sync_slots`]: assigns words to syncs; [`division`]: divides counters among shards
+//! - [`changes`], [`pending`]: changed counters; [`batches`]: batches to the store
+//! - [`progress`]: the sync's state of the store; [`store_state`]: whether the store is up, for all
+//!   workers
+//! - [`own_share`]: hits that the node admits alone while the store is down
+//! - [`channel_lease`]: the lease for the store's channel
 
 pub(super) mod batches;
 pub(super) mod changes;

@@ -1,10 +1,11 @@
-//! The share of a limit that a node admits alone while the store is away, in a namespace with
-//! `on_loss share`: the share of the key's hits that were its own when the store last told, or the
-//! share of one node if that is more.
+//! The share of a limit that a node admits alone while the store is down, in a namespace with
+//! `on_loss share`. It is the node's share of the key's hits at the store's last answer, or one
+//! node's equal share if that is more.
 //!
-//! The share is that of two counts that stay as they are while the store is away: of the hits that it has of this node,
-//! and of those of the others. A push notes that there are none of others, if there are not. Where both are
-//! gone, since the key was not counted for two windows, nothing is known but the number of nodes.
+//! The share is computed from two counts that do not change while the store is down: the store's
+//! count of this node's hits, and of the others'. A push records that others have no hits, if that
+//! is so. If both counts are gone, since the key was not counted for two windows, only the number
+//! of nodes is known.
 
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::Hits;
@@ -18,19 +19,19 @@ use crate::table::zone::counter::{Counter, Key};
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::sync_state::SyncState;
 
-/// The bit of a namespace's `nodes` that says that each admits its share only.
+/// The bit of a namespace's `nodes` that says that each node admits only its share.
 const ALONE: u64 = 1 << 63;
 
 impl<'m> CounterTable<'m> {
-    /// Whether nodes admit their shares only in the namespace of a synced counter.
+    /// Returns whether nodes admit only their shares in the namespace of a synced counter.
     #[inline(always)]
     pub(crate) fn is_alone(&self, counter: &Counter) -> bool {
         let entry = self.parts.directory.get(counter.namespace.get());
         entry.is_some_and(|entry| entry.nodes.load(Relaxed) & ALONE != 0)
     }
 
-    /// Refuses a hit under a limit of which this node has used its share. `None`: it has not, or none is
-    /// asked for.
+    /// Refuses a hit under a limit of which this node has used its share. `None` if it has not, or
+    /// shares do not apply.
     #[cold]
     #[inline(never)]
     pub(crate) fn refuse_alone(
@@ -49,8 +50,8 @@ impl<'m> CounterTable<'m> {
         (!admits).then(|| Counted::refused(columns.reading()))
     }
 
-    /// Whether a limit refuses `cost` hits, of which this node has used its share, beside those that it has counted but
-    /// for `included`. `false` if it has not, or none is asked for.
+    /// Returns whether `cost` more hits exceed this node's share of a limit. Of the hits that it
+    /// has counted, `included` are not added. `false` if shares do not apply.
     pub(crate) fn refuses_alone(
         &self,
         counter: &Counter,
@@ -66,7 +67,7 @@ impl<'m> CounterTable<'m> {
         occupant.is_some_and(|it| !self.look_at_share(it, counter, clock, limit, asked).0)
     }
 
-    /// Whether a share of a limit admits hits, and all that was counted.
+    /// Returns whether the share of a limit admits hits; also returns the hits that were counted.
     fn look_at_share(
         &self,
         occupant: Occupant<'m>,
@@ -89,7 +90,7 @@ impl<'m> CounterTable<'m> {
         (algorithm.admits(size, &own, most, cost), columns)
     }
 
-    /// Returns this node's share of a limit.
+    /// Returns this node's share of a limit, in hits.
     fn share_of(&self, occupant: Occupant<'m>, counter: &Counter, limit: Hits) -> Hits {
         let (own, others) = self.last_told(occupant);
         let all = own.plus_at_least_zero(others);
@@ -105,8 +106,8 @@ impl<'m> CounterTable<'m> {
         Hits::from_thousandths(share)
     }
 
-    /// Returns the store's counts of this node's hits of a counter, and of others' hits, in the
-    /// windows that it told last.
+    /// Returns the store's counts of this node's hits and of the others' hits, in the windows of
+    /// its last answer.
     fn last_told(&self, occupant: Occupant<'m>) -> (Hits, Hits) {
         if self.first_part(occupant).is_none() {
             return (Hits::ZERO, Hits::ZERO);
@@ -117,7 +118,7 @@ impl<'m> CounterTable<'m> {
         columns.fold((Hits::ZERO, Hits::ZERO), |(own, others), (pushed, remote)| {
             let remote = load(remote);
             match is_after(pushed.stamp(), remote.stamp()) {
-                // What others counted then is gone.
+                // The others' hits of that window do not count any more.
                 true => (own, others),
                 false => (
                     own.plus_at_least_zero(pushed.hits_of(remote.stamp())),
@@ -127,8 +128,8 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    /// Notes that others have counted nothing in a window of which a push was acknowledged, if nothing is known of
-    /// them.
+    /// Records that others have no hits in a window whose push was acknowledged, unless their hits
+    /// are known.
     pub(super) fn record_alone(&self, occupant: Occupant<'m>, number: u64) {
         let (remote, _) = occupant.slot.remote_columns(number);
         let generation = occupant.meta.generation();
@@ -136,19 +137,19 @@ impl<'m> CounterTable<'m> {
         let is_unknown = old == WindowCount::empty(generation) || is_after(stamp, old.stamp());
         if is_unknown && occupant.is_there() {
             let new = WindowCount::new(stamp, Hits::ZERO);
-            // If it fails, more is known by now.
+            // If the exchange fails, their hits are known by now.
             let _ = remote.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire);
         }
     }
 }
 
-/// Whether a stamp is of a later window than another one of the same column.
+/// Returns whether a stamp belongs to a later window than another stamp of the same column.
 fn is_after(one: Stamp, other: Stamp) -> bool {
     one.bits().wrapping_sub(other.bits()).cast_signed() > 0
 }
 
 impl SyncState<'_> {
-    /// Notes whether nodes are to admit their shares only: while the store is away.
+    /// Sets whether nodes admit only their shares, as they do while the store is down.
     pub fn set_alone(&self, is_alone: bool) {
         let nodes = &self.entry.nodes;
         match is_alone {

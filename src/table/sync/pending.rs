@@ -1,4 +1,4 @@
-//! Number of counters with unsent hits, by a bounded look at the dirty bits.
+//! The number of counters with unsent hits, from a bounded number of dirty bits.
 
 use crate::policy::window::UnixMillis;
 use crate::table::words::atomic::Ordering::Acquire;
@@ -6,31 +6,31 @@ use crate::table::words::meta::NamespaceIndex;
 use crate::table::words::slot::Occupant;
 use crate::table::zone::counter_table::CounterTable;
 
-/// The number of counters with unsent hits, by namespace: [`CounterTable::pending`].
+/// The number of counters with unsent hits in each namespace, from [`CounterTable::pending`].
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
-    /// By the index of the namespace.
+    /// Numbers by the namespace's index.
     pub(crate) counters: Vec<u64>,
-    /// Work that the look took.
+    /// Work that the count took.
     pub(crate) looked_at: LookedAt,
 }
 
-/// The work of a look for pending counters, done or allowed.
+/// An amount of work for counting pending counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookedAt {
-    /// Words that have a bit for each of 64 counters.
+    /// Words with one bit for each of 64 counters.
     pub groups: usize,
     /// Counters.
     pub counters: usize,
 }
 
 impl LookedAt {
-    /// Work of less than a millisecond.
+    /// Work that takes less than a millisecond.
     pub const BOUNDED: LookedAt = LookedAt { groups: 1 << 16, counters: 1 << 10 };
 }
 
 impl Pending {
-    /// Returns the number of counters of `namespace`.
+    /// Returns the number of counters of `namespace` with unsent hits.
     pub fn of(&self, namespace: NamespaceIndex) -> u64 {
         let counters = self.counters.get(namespace.get());
         counters.copied().unwrap_or_default()
@@ -38,12 +38,12 @@ impl Pending {
 }
 
 impl<'m> CounterTable<'m> {
-    /// Counts the counters of each namespace that have unsent hits at `now`. The caller is not to
-    /// be held for long: the look is bounded by `at_most`, whatever the size of the zone. The
-    /// result is exact if the look saw all changes, and else an estimate.
+    /// Counts the counters with unsent hits at `now`, by namespace. `at_most` bounds the work, so
+    /// that the caller is not blocked for long, whatever the size of the zone. The result is exact
+    /// if all changes were read, and otherwise an estimate.
     pub fn pending(&self, now: UnixMillis, at_most: LookedAt) -> Pending {
         let words = self.parts.dirty;
-        // Another part each time, if not all can be looked at.
+        // If not all can be read, each call reads another part.
         let start = (now.0 as usize).wrapping_mul(at_most.groups);
         let start = start.checked_rem(words.len()).unwrap_or_default();
         let (before, after) = words.split_at_checked(start).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! A node's state of its sync with a store: pending repair, the store's epoch, the position in its
-//! changes, and the identity under which the store knows this node.
+//! A node's state of its sync with a store: the pending repair, the store's epoch, the position in
+//! the store's changes, and the identity under which the store knows the node.
 
 use core::num::NonZeroU64;
 
@@ -16,16 +16,17 @@ use crate::table::zone::sync_slot::{
 };
 use crate::table::zone::sync_state::SyncState;
 
-/// A repair that a namespace needs before it can go on syncing.
+/// A repair that a namespace needs before its next sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// Nothing.
+    /// No repair.
     None,
-    /// A worker stopped in the middle of a sync: look for what changed, in all counters.
+    /// A worker stopped during a sync, so all counters must be checked for changes.
     FindChanges,
-    /// All that still matters is to be sent anew: the store has nothing of this node.
+    /// The store has no hits of this node, so all that still matter must be sent again.
     SendAnew {
-        /// Whether it lost what it had, the charges of reserves included; otherwise, it forgot the node in due time.
+        /// Whether the store lost its data, including the charges of reserves. Otherwise it removed
+        /// the node after its time.
         is_lost: bool,
     },
 }
@@ -42,7 +43,7 @@ impl<'m> Lease<'m> {
         }
     }
 
-    /// Notes that what had to be done first is done.
+    /// Records that the repair is done.
     ///
     /// # Errors
     ///
@@ -55,9 +56,9 @@ impl<'m> Lease<'m> {
         Ok(())
     }
 
-    /// Forgets the position if a worker that had lost the lease has applied an answer
-    /// ([`Lease::confirm_applied`]), which may be older than what was fetched since. To be called before
-    /// the position is looked at.
+    /// Clears the position if a worker that had lost the lease has applied an answer
+    /// ([`Lease::confirm_applied`]), which may be older than later ones. To be called before the
+    /// position is read.
     ///
     /// # Errors
     ///
@@ -65,20 +66,20 @@ impl<'m> Lease<'m> {
     pub fn fetch_anew_if_due(&self) -> Result<(), LeaseLost> {
         let flags = &self.state.slot.repair;
         if flags.load(Acquire) & FETCH_ANEW != 0 {
-            // In this order: if this worker stops in between, it is due still.
+            // In this order, so that the mark stays if this worker stops in between.
             self.set_position(None)?;
             self.replace(flags, |flags| flags & !FETCH_ANEW)?;
         }
         Ok(())
     }
 
-    /// The epoch of the store, as this node knows it; 0 before it does.
+    /// Returns the store's epoch; 0 while it is unknown.
     pub fn epoch(&self) -> u64 {
         self.state.slot.epoch.load(Acquire)
     }
 
-    /// Goes over to another epoch, in which the store has nothing of this node yet. All of it is to
-    /// be sent anew, of which [`Lease::repair`] will tell.
+    /// Enters another epoch, in which the store has no hits of this node. All hits must be sent
+    /// again, as [`Lease::repair`] then returns.
     ///
     /// # Errors
     ///
@@ -88,10 +89,10 @@ impl<'m> Lease<'m> {
         let before = BatchWord(batch.load(Acquire));
         let may_be_known = before.acknowledged() != 0 || before.count() != 0;
         let left = Some(self.epoch()).filter(|left| may_be_known && ![0, epoch].contains(left));
-        // A store that forgot the node still has what it charged ahead.
+        // In the same epoch, the store has only removed the node, and still has its charges.
         let is_lost = if epoch == self.epoch() { 0 } else { VOID_RESERVES };
-        // First: a worker that takes over in between sends anew, in this epoch, or in another one if the store is
-        // in the former again.
+        // First, so that a worker that takes over in between sends all hits again, in this epoch,
+        // or in another one if the store is in the former again.
         self.replace(repair, |word| {
             let word = RepairWord(word);
             left.map_or(word, |left| word.leaving(left)).0 | SEND_ANEW | is_lost
@@ -116,7 +117,7 @@ impl<'m> Lease<'m> {
         Ok(())
     }
 
-    /// Notes that what the store had charged ahead and lost is void here.
+    /// Records that the charges which the store has lost are voided here.
     ///
     /// # Errors
     ///
@@ -130,38 +131,38 @@ impl<'m> Lease<'m> {
         Ok(())
     }
 
-    /// Returns the state of charges that the store made ahead.
+    /// Returns the state of the store's charges for reserves.
     pub fn grants(&self) -> Grants {
         self.state.grants()
     }
 
-    /// Notes that the store has lost what it had charged ahead, where that was `before`.
+    /// Records that the store has lost its charges for reserves, if their state is `before`.
     pub fn lose_grants(&self, before: Grants) {
         self.state.record_grants(before, Grants::Lost);
     }
 
-    /// Whether this node was in the epoch before, and left it, or was about to. The store may have some
-    /// of its batches then, and it is not known any more of which hits.
+    /// Returns whether this node was in that epoch before and left it, or was about to. The store
+    /// may then have some of its batches, but the node does not know which hits they contain.
     pub fn has_left(&self, epoch: u64) -> bool {
         RepairWord(self.state.slot.repair.load(Acquire)).has_left(epoch)
     }
 
-    /// Whether there may be other epochs that were left than [`Lease::has_left`] knows of: some were
-    /// forgotten, or another configuration had the sync, which may have had another place for it.
+    /// Returns whether there may be more left epochs than [`Lease::has_left`] knows: some were
+    /// dropped, or another configuration synced and may have used another slot.
     pub fn may_have_left_more(&self) -> bool {
         let is_full = RepairWord(self.state.slot.repair.load(Acquire)).is_full();
         is_full || self.state.sync_generation > 1
     }
 
-    /// The identity of this node, as far as this sync is concerned: others of the zone may
-    /// not have noticed yet that another node has the same identity.
+    /// Returns the identity of this node in this sync. Other syncs of the zone may not know yet
+    /// that another node has the same identity.
     pub fn node(&self, table: &CounterTable<'m>) -> [u64; 2] {
         self.state.node(table)
     }
 
-    /// Takes another identity, since some other node has this one too: `random`, or that which another
-    /// sync of the zone took for that reason. What the store has of this node stays; the batch that is
-    /// sealed becomes the first one.
+    /// Takes another identity, since another node has this one too. It is `random`, or the one that
+    /// another sync of the zone took for that reason. The hits that the store has of this node
+    /// stay; the sealed batch becomes the first one.
     ///
     /// # Errors
     ///
@@ -171,7 +172,7 @@ impl<'m> Lease<'m> {
         let old = Standing(standing.load(Acquire)).identity();
         let new = table.identity_after(old, random);
         fail_point!("identity.taken");
-        // In this order: under the old identity, a first batch is not applied either.
+        // In this order: the store does not apply a first batch under the old identity, either.
         self.replace(batch, |word| {
             let word = BatchWord(word);
             BatchWord::new(0, word.tag(), word.count()).0
@@ -182,12 +183,12 @@ impl<'m> Lease<'m> {
         Ok(())
     }
 
-    /// Until when the store knows this node at least.
+    /// Returns the time until which the store knows this node at least.
     pub fn known_until(&self) -> UnixMillis {
         Standing(self.state.slot.standing.load(Acquire)).known_until()
     }
 
-    /// Returns the position up to which this node has seen the store's changes; `None` if it has to
+    /// Returns the position up to which this node has read the store's changes; `None` if it must
     /// fetch everything.
     pub fn position(&self) -> Option<[u64; 2]> {
         let [first, second] = self.state.slot.position.each_ref();
@@ -195,14 +196,14 @@ impl<'m> Lease<'m> {
         Some([first, second.load(Acquire)])
     }
 
-    /// Notes how far this node has seen the store's changes.
+    /// Sets the position up to which this node has read the store's changes.
     ///
     /// # Errors
     ///
     /// [`LeaseLost`].
     pub fn set_position(&self, position: Option<[u64; 2]>) -> Result<(), LeaseLost> {
         let [first, second] = &self.state.slot.position;
-        // Not half of the old and half of the new one.
+        // Cleared first, so that no reader combines the old and the new words.
         self.replace(first, |_| 0)?;
         fail_point!("sync.position.left");
         if let Some([one, two]) = position {
@@ -214,8 +215,8 @@ impl<'m> Lease<'m> {
         self.confirm_applied()
     }
 
-    /// Notes which windows are fetched, by their `sizes`: if they were others, what was fetched up to
-    /// the position is not enough.
+    /// Records the `sizes` of the fetched windows. Clears the position if they have changed, since
+    /// the windows fetched so far are then incomplete.
     ///
     /// # Errors
     ///
@@ -230,7 +231,8 @@ impl<'m> Lease<'m> {
         Ok(())
     }
 
-    /// Notes that nothing is fetched, since the store decides: what was fetched before has to be again when it is of use.
+    /// Records that nothing is fetched, since the store decides. A later sync that fetches starts
+    /// again.
     ///
     /// # Errors
     ///
@@ -244,13 +246,13 @@ impl<'m> Lease<'m> {
         Ok(())
     }
 
-    /// Confirms that a store's answer was applied to the counters under this lease: to be called after
-    /// that.
+    /// Confirms that a store's answer was applied to the counters under this lease. To be called
+    /// afterwards.
     ///
     /// # Errors
     ///
-    /// [`LeaseLost`] if another worker has taken the lease meanwhile: the answer may be older than what that
-    /// one applied. So this marks the sync, and the node fetches everything once more.
+    /// [`LeaseLost`] if another worker has taken the lease. It may have applied a newer answer
+    /// before, so this marks the sync, and the node fetches everything again.
     pub fn confirm_applied(&self) -> Result<(), LeaseLost> {
         if self.is_held() {
             return Ok(());
@@ -262,24 +264,24 @@ impl<'m> Lease<'m> {
 }
 
 impl<'m> SyncState<'m> {
-    /// The epoch that the store is in, and up to where this node has seen its changes, as they were at one
-    /// moment. `None` before it has.
+    /// Returns the store's epoch and the position up to which this node has read its changes, as of
+    /// one moment. `None` before there is a position.
     pub fn reach(&self) -> Option<(NonZeroU64, [u64; 2])> {
         let [first, second] = self.slot.position.each_ref();
         let before = first.load(Acquire);
         let (epoch, second) = (self.slot.epoch.load(Acquire), second.load(Acquire));
-        // It is 0 in between, before either of the two is changed.
+        // The first word is 0 while either of the two changes.
         let is_at_once = first.load(Acquire) == before;
         let position = [before.checked_sub(1)?, second];
         NonZeroU64::new(epoch).filter(|_| is_at_once).map(|epoch| (epoch, position))
     }
 
-    /// The identity of this node, as [`Lease::node`] tells it.
+    /// Returns the identity of this node, as [`Lease::node`] does.
     pub fn node(&self, table: &CounterTable<'m>) -> [u64; 2] {
         table.node_of(Standing(self.slot.standing.load(Acquire)).identity())
     }
 
-    /// Has the next holder of the lease fetch everything, whatever the node's position is.
+    /// Makes the next holder of the lease fetch everything.
     pub fn fetch_anew(&self) {
         self.slot.repair.fetch_or(FETCH_ANEW, AcqRel);
     }

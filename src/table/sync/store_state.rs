@@ -1,29 +1,29 @@
-//! A node's knowledge of a store, for all its workers: one of them reports that it is lost, and one
-//! that it is back.
+//! Whether a store is up, as the node's workers know it together: one worker reports that it is
+//! lost, and one that it is back.
 //!
-//! Namespaces have to do with it one by one, and so has the broker, which asks it about requests: the store is
-//! lost as long as one of them finds it so.
+//! Each namespace uses the store separately, and so does the broker, which asks it about requests.
+//! The store counts as lost while one of these users finds it lost.
 
 use crate::table::zone::named::Named;
 
-/// A node's knowledge of a store.
+/// The state of a store, shared by the node's workers.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreState<'m> {
     word: Named<'m>,
-    /// The configuration that this is of.
+    /// The configuration that this state belongs to.
     generation: u64,
 }
 
-/// A change in the knowledge of a store.
+/// A change of a store's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreTransition {
-    /// It did what it was asked, for the first time.
+    /// The store succeeded for the first time.
     Connected,
-    /// It did not, and never has.
+    /// The store failed, and has never succeeded.
     Unreached,
-    /// It did not.
+    /// The store failed.
     Lost,
-    /// It does again.
+    /// The store succeeds again.
     Back,
 }
 
@@ -34,7 +34,7 @@ pub enum StoreTransition {
 /// +------------+--------+---------+--------+----------+
 /// ```
 ///
-/// `failing`: the users that find it lost, a bit each.
+/// `failing` has a bit for each user that finds the store lost.
 #[derive(Clone, Copy)]
 struct StoreWord(u64);
 
@@ -53,7 +53,7 @@ impl StoreWord {
     }
 
     /// Returns the word under a new configuration with these users: a lost store is lost to each of
-    /// them until it finds the store there.
+    /// them until it finds the store up.
     fn next(self, users: u64) -> StoreWord {
         let failing = if self.is_lost() { users & FAILING } else { 0 };
         let generation = self.generation().wrapping_add(1) << GENERATION;
@@ -62,7 +62,7 @@ impl StoreWord {
 
     fn noted(self, user: u64, is_there: bool) -> StoreWord {
         StoreWord(match is_there {
-            // A user that did not reach it before has not lost it.
+            // A user that did not reach the store before has not lost it.
             true if self.0 & REACHED == 0 => (self.0 | REACHED) & !FAILING,
             true => self.0 & !user,
             false => self.0 | user,
@@ -71,12 +71,11 @@ impl StoreWord {
 }
 
 impl<'m> StoreState<'m> {
-    /// Number of users of a store that are told apart, each with a number below; further ones share
-    /// numbers.
+    /// Number of users that are distinguished. Users with higher numbers share bits.
     pub const USERS: u32 = 48;
 
-    /// The state that `word` has, under a new configuration whose users with these numbers will [note](Self::note) what
-    /// they find: those of older ones say nothing any more.
+    /// Creates the state in `word` for a new configuration. Users with these numbers will
+    /// [report](Self::note) to it; users of older configurations are ignored.
     pub fn new(word: Named<'m>, users: impl Iterator<Item = usize>) -> StoreState<'m> {
         let users = users.fold(0, |users, user| users | StoreState::bit(user));
         let changed = word.update(|old| Some(StoreWord(old).next(users).0));
@@ -84,13 +83,13 @@ impl<'m> StoreState<'m> {
         StoreState { word, generation: StoreWord(now).generation() }
     }
 
-    /// Joins those that keep it in `word`: for one more process of the present configuration.
+    /// Opens the state in `word` for another process of the current configuration.
     pub fn join(word: Named<'m>) -> StoreState<'m> {
         StoreState { word, generation: StoreWord(word.get()).generation() }
     }
 
-    /// Notes whether the store did what user number `user` asked of it. Returns what is new in that,
-    /// which no other worker gets.
+    /// Records whether the store succeeded for user `user`. Returns the transition, if there is
+    /// one, to only one of the workers.
     pub fn note(&self, user: usize, is_there: bool) -> Option<StoreTransition> {
         let user = StoreState::bit(user);
         let (old, new) = self.update(|word| word.noted(user, is_there))?;
@@ -108,7 +107,7 @@ impl<'m> StoreState<'m> {
         1 << (user as u32 % Self::USERS)
     }
 
-    /// Notes whether the store's clock is far from this node's. Returns whether that is news.
+    /// Records whether the store's clock is far from this node's. Returns whether that has changed.
     pub fn record_clock(&self, is_off: bool) -> bool {
         let noted = self.update(|StoreWord(word)| {
             StoreWord(match is_off {
@@ -119,7 +118,7 @@ impl<'m> StoreState<'m> {
         noted.is_some()
     }
 
-    /// Whether the store does what it is asked; `None` if it has never been asked.
+    /// Returns whether the store succeeds; `None` if it was never asked.
     pub fn is_up(&self) -> Option<bool> {
         let word = StoreWord(self.word.get());
         match word.is_lost() {
@@ -162,7 +161,7 @@ mod tests {
             (1, true),
             (0, true),
             (0, true),
-            // Two find it lost: it is back when both find it so.
+            // Two users find it lost, so it is back when both find it up.
             (1, false),
             (0, true),
             (47, false),
@@ -186,10 +185,10 @@ mod tests {
         assert_eq!(old.note(3, true), Some(StoreTransition::Connected));
         assert_eq!(old.note(3, false), Some(StoreTransition::Lost));
         let new = state(&shared);
-        // No user of the older one is there to tell otherwise.
+        // The older user is gone, and cannot report otherwise.
         assert_eq!(old.note(3, true), None);
         assert_eq!((new.note(0, false), new.is_up()), (None, Some(false)));
-        // What one of its users finds says nothing of what another one needs.
+        // One user's success says nothing about another user's needs.
         assert_eq!((new.note(0, true), new.is_up()), (None, Some(false)));
         assert_eq!(new.note(3, true), Some(StoreTransition::Back));
         assert_eq!(old.note(3, false), None);

@@ -11,12 +11,12 @@ use crate::table::zone::sync_slot::{SyncSlot, owner_word};
 use crate::table::zone::sync_state::SyncState;
 
 impl<'m> CounterTable<'m> {
-    /// The sync of `namespace` under a new configuration, in as many shards as its store has: from now
-    /// on, no worker of an older one takes a lease of it. Shards that it has no more are begun anew
-    /// should it have them again: what they know is of another store.
+    /// Begins the sync of `namespace` under a new configuration, with the store's number of shards.
+    /// From now on, no worker of an older configuration takes a lease of it. Shards that the store
+    /// does not have any more are released, since their state belongs to another store.
     ///
-    /// `None` if the zone has no room for them beside those of this configuration's other
-    /// namespaces; there is for those of [`ZoneRoom`](crate::table::ZoneRoom) at least.
+    /// `None` if the zone has no room for them next to this configuration's other namespaces. There
+    /// is room for those of [`ZoneRoom`](crate::table::ZoneRoom) at least.
     pub fn sync_states(
         &self,
         namespace: NamespaceIndex,
@@ -41,10 +41,11 @@ impl<'m> CounterTable<'m> {
         Some(states.collect())
     }
 
-    /// The sync of `namespace` in as many shards, for one more process of the present configuration: the
-    /// others go on. If none has begun it yet, or the shards are others, as [`CounterTable::sync_states`].
+    /// Joins the sync of `namespace` for another process of the current configuration, without
+    /// interrupting the others. If no process has begun it, or the number of shards differs, works
+    /// as [`CounterTable::sync_states`].
     ///
-    /// Of several processes, one at a time may call it.
+    /// Only one process at a time may call this.
     pub fn join_sync(&self, namespace: NamespaceIndex, shards: u16) -> Option<Vec<SyncState<'m>>> {
         let (entry, line) = self.sync_of(namespace)?;
         let owned = self.slots().filter_map(|(index, slot)| {
@@ -75,14 +76,14 @@ impl<'m> CounterTable<'m> {
         Some((self.entry(namespace)?, lines.get(namespace.get())?))
     }
 
-    /// The slots of the first `shards` shards of a namespace, which gets those that it has not.
+    /// Returns the slots of the first `shards` shards of a namespace, and assigns the missing ones.
     fn slots_of(
         &self,
         namespace: NamespaceIndex,
         shards: u16,
     ) -> Option<Vec<(usize, &'m SyncSlot)>> {
-        // Each turn but the last releases a namespace, of which there are so many, or finds that a process that was
-        // stopped meanwhile has taken a slot.
+        // Each turn but the last releases a namespace, of which there is a finite number, or finds
+        // that a process that was stopped meanwhile has taken a slot.
         'again: loop {
             let (mut own, mut free) = (vec![None; shards.into()], Vec::new());
             for (index, slot) in self.slots() {
@@ -123,8 +124,8 @@ impl<'m> CounterTable<'m> {
         slots.iter().enumerate()
     }
 
-    /// Releases the shards of the namespace that was not synced for the longest time, if there is one
-    /// that this configuration does not sync.
+    /// Releases the shards of the least recently synced namespace that this configuration does not
+    /// sync; `None` without one.
     fn release_oldest(&self) -> Option<()> {
         let owners = self.slots().filter_map(|(_, slot)| slot.owner());
         let synced = owners.filter_map(|(owner, _)| {
@@ -136,8 +137,8 @@ impl<'m> CounterTable<'m> {
         Some(())
     }
 
-    /// Releases the slots of a namespace but those of its first `shards` shards. Workers of the
-    /// configurations before, which would go on with the former store, take its leases no more.
+    /// Releases the slots of a namespace, except for its first `shards` shards. Workers of previous
+    /// configurations, which would use the former store, cannot take its leases any more.
     pub(crate) fn release_shards(&self, namespace: NamespaceIndex, shards: u16) {
         let is_beyond = |slot: &SyncSlot| {
             let owner = slot.owner();

@@ -1,5 +1,5 @@
-//! The atomics that the table, and the queues of the broker, are made of: the standard library's, or loom's where loom explores
-//! every interleaving of their own code.
+//! The atomics of the table and of the broker's queues: those of the standard library, or of loom,
+//! which explores all interleavings of their users.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -8,5 +8,5 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 pub(crate) use core::sync::atomic::Ordering;
 
-/// Counts of events, on which nothing else depends: not worth loom's exploring.
+/// Event counters, which order no other memory, so that loom need not explore them.
 pub(crate) use core::sync::atomic::AtomicU64 as EventCounter;

@@ -1,11 +1,11 @@
-//! The bell by which a worker has another push before its time, as its process has it.
+//! The bell for early pushes, in each process: how to wake another worker.
 
 use core::fmt;
 
-/// A function that wakes the thread of a worker of this number.
+/// Wakes the thread of the worker with this number.
 type WakeWorker = dyn Fn(u16) + Send + Sync;
 
-/// The bell as this process has it.
+/// The bell in this process.
 pub(crate) struct Bell {
     pub(crate) own: u16,
     pub(crate) wake: Box<WakeWorker>,

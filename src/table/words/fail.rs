@@ -1,7 +1,7 @@
-//! Named points between every two writes to shared memory, and before each that a lease covers, at which a test ends
-//! the process, or stops it.
+//! Fail points: named places between all writes to shared memory, and before each write under a
+//! lease, at which a test can abort or stop the process.
 //!
-//! Outside tests a point is nothing at all.
+//! They do nothing except in tests.
 
 #[cfg(all(test, not(loom)))]
 mod armed {
@@ -13,19 +13,19 @@ mod armed {
         static SEEN: Cell<Option<fn(&'static str)>> = const { Cell::new(None) };
     }
 
-    /// From now on, the `nth` time (from 1) that this thread reaches `point` it aborts the process.
+    /// Aborts the process when this thread reaches `point` for the `nth` time, counted from 1.
     pub(crate) fn arm(point: &'static str, nth: u32) {
         ARMED.set(Some((point, nth)));
     }
 
-    /// From now on, the `nth` time that this thread reaches `point` it stops the process, which goes on when another
-    /// one continues it.
+    /// Stops the process when this thread reaches `point` for the `nth` time, until another process
+    /// continues it.
     pub(crate) fn pause_at(point: &'static str, nth: u32) {
         PAUSES.set(true);
         arm(point, nth);
     }
 
-    /// From now on, `seen` is told of every point that this thread reaches.
+    /// Calls `seen` for each point that this thread reaches.
     pub(crate) fn observe(seen: Option<fn(&'static str)>) {
         SEEN.set(seen);
     }
@@ -38,7 +38,7 @@ mod armed {
             Some((armed, 1)) if armed == point => {
                 ARMED.set(None);
                 match PAUSES.get() {
-                    // SAFETY: stops this process, until it is continued.
+                    // SAFETY: stops this process until it is continued; has no other effect.
                     true => drop(unsafe { libc::raise(libc::SIGSTOP) }),
                     false => std::process::abort(),
                 }
@@ -54,7 +54,7 @@ mod armed {
 #[cfg(all(test, not(loom)))]
 pub(crate) use armed::*;
 
-/// A place at which a test may end the process.
+/// A place at which a test can abort or stop the process.
 macro_rules! fail_point {
     ($name:literal) => {
         #[cfg(all(test, not(loom)))]

@@ -1,32 +1,32 @@
-//! The identity by which two hits count together: a 128-bit keyed hash of namespace, window or
-//! rate, and key.
+//! The identity under which hits count together: a 128-bit keyed hash of namespace, window or rate,
+//! and key.
 //!
-//! The hash is AES-128 in CBC-MAC mode over blocks whose first begins with the length, which makes
-//! it a pseudo-random function of the bytes: without the secret, no client can find two keys that
-//! collide, nor keys that fall into one bucket. A key of up to 14 bytes, such as an IPv4 address,
-//! is one block: with the instructions that today's processors have, a quarter of the cost of
-//! SipHash-1-3 with 128 bits. (The `aes` crate does without them where they are missing.)
+//! The hash is AES-128 in CBC-MAC mode, over blocks of which the first begins with the length. This
+//! is a pseudo-random function of the bytes: without the secret, a client can find neither keys
+//! that collide nor keys of one bucket. A key of up to 14 bytes, such as an IPv4 address, is one
+//! block: with the AES instructions of current processors, that takes a quarter of the time of
+//! SipHash-1-3 with 128 bits. (Without these instructions, the `aes` crate computes it in
+//! software.)
 
 use core::fmt;
 
 use aes::cipher::{Array, BlockCipherEncrypt as _, KeyInit as _};
 use aes::{Aes128Enc, Block};
 
-/// The secrets by which a table's identities are hashed: no client who does not know them can make
-/// two keys collide.
+/// The secret keys of a table's hash. Without them, a client cannot make two keys collide.
 #[derive(Clone)]
 pub(crate) struct Hasher {
     keys: Aes128Enc,
     masks: Aes128Enc,
 }
 
-/// A key, hashed. One hash serves every limit that counts by the key.
+/// A hashed key. One hash serves all limits with this key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyHash(pub(crate) [u64; 2]);
 
-/// A mask that tells the counters of one namespace, window kind and size (or rate) from all others:
-/// its exclusive or with the hash of a key is the identity. Both are pseudo-random, by different
-/// secrets, so that two different pairs meet with a probability of 2^-128.
+/// A mask that distinguishes the counters of one namespace, window kind and size (or rate) from all
+/// others: XORed with the hash of a key, it is the identity. Both are pseudo-random with different
+/// secrets, so two different pairs collide with a probability of 2^-128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mask(pub(crate) [u64; 2]);
 
@@ -50,7 +50,7 @@ impl Hasher {
         KeyHash(halves(&block))
     }
 
-    /// The mask of the counters of a `namespace` that have this number of a kind, and this
+    /// Returns the mask for the counters of `namespace` with this kind and
     /// [measure](crate::policy::algorithm::StoredKind::measure).
     pub(crate) fn mask(&self, namespace: &[u8], kind: u8, measure: u64) -> Mask {
         let mut text = vec![kind];
@@ -77,29 +77,29 @@ impl fmt::Debug for Hasher {
     }
 }
 
-/// Bytes of the key that fit into the first block beside the length.
+/// Bytes of a key that fit into the first block together with the length.
 const FIRST: usize = 14;
 
-/// The first block: the length, whose low 16 bits are all of it, since texts are at most 65,535
-/// bytes long, and the beginning. No text's blocks are the beginning of another one's.
+/// Returns the first block: the length in the low 16 bits, which are enough since texts have at
+/// most 65,535 bytes, and the beginning of the text. No text's blocks are a prefix of another
+/// one's.
 #[inline]
 fn first_block(text: &[u8]) -> Block {
     let beginning = text.get(..FIRST).unwrap_or(text);
     block_of(pad(beginning) << 16 | text.len() as u128 & 0xffff)
 }
 
-/// A block, by its bytes from the lowest on.
+/// Converts 16 bytes, lowest first, to a block.
 ///
-/// The cipher reads it as one word of 16 bytes. Were it written as two of 8, which is what the
-/// compiler makes of an integer, the processor could not pass it on from its store buffer, and
-/// would wait until both are in its cache: that is, until all that was written before is, which
-/// may itself wait for memory.
+/// The cipher loads the block as one word of 16 bytes. Stored as two words of 8, as the compiler
+/// does with an integer, the block could not be forwarded from the store buffer: the load would
+/// wait until all earlier stores are in the cache, some of which may wait for memory.
 #[inline]
 fn block_of(bits: u128) -> Block {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{__m128i, _mm_set_epi64x};
-        // SAFETY: x86-64 has SSE2; any 16 bytes are a value of both types.
+        // SAFETY: x86-64 has SSE2; any 16 bytes are a valid value of both types.
         Array(unsafe {
             let word = _mm_set_epi64x((bits >> 64) as i64, bits as i64);
             core::mem::transmute::<__m128i, [u8; 16]>(word)
@@ -109,7 +109,7 @@ fn block_of(bits: u128) -> Block {
     Array(bits.to_le_bytes())
 }
 
-/// Goes on with what follows the first block.
+/// Encrypts the rest of the text after the first block.
 #[cold]
 fn encrypt_rest(cipher: &Aes128Enc, block: &mut Block, text: &[u8]) {
     for chunk in text.get(FIRST..).unwrap_or_default().chunks(16) {
@@ -124,12 +124,12 @@ fn halves(block: &Block) -> [u64; 2] {
     [state as u64, (state >> 64) as u64]
 }
 
-/// Up to 16 bytes as a number. Together with their length, no two texts have the same.
+/// Pads up to 16 bytes to a number. Together with their length, no two texts have the same number.
 #[inline]
 fn pad(bytes: &[u8]) -> u128 {
     let shift = |bytes_read: usize| (bytes_read.wrapping_sub(bytes.len()) as u32).wrapping_mul(8);
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        // Two words, of which the second one leaves out what the first one has.
+        // Two overlapping words; the bytes of the first one are shifted out of the second.
         let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
         u128::from(first) | u128::from(last.unbounded_shr(shift(16))) << 64
     } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {

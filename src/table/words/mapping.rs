@@ -1,50 +1,51 @@
-//! Memory for a table outside of nginx: of this process alone, or a file's, which processes share.
+//! Memory for a table outside of nginx: on the heap of this process, or in a file that processes
+//! share.
 
 use core::ptr::NonNull;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
 
-/// Memory that is valid for reads and writes until it is dropped.
+/// Memory that is valid for reads and writes until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     memory: NonNull<[u8]>,
 }
 
-// SAFETY: it is memory alone, and no thread owns it.
+// SAFETY: it is plain memory, which no thread owns.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; the code that makes a reference of the pointer says why that is valid.
+// SAFETY: as above; code that creates references from the pointer justifies that.
 unsafe impl Sync for Mapping {}
 
-/// A lock on the first bytes of a file that processes share. Nothing reads these bytes for that.
+/// A lock on the first bytes of a shared file. The content of these bytes does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileLock {
-    /// Held for a moment, by the one process that changes how the file is divided.
+    /// Held briefly by the one process that changes the layout of the file.
     Setup,
-    /// Held by all that use the file, for as long as they do.
+    /// Held by each user of the file for as long as it uses it.
     Presence,
 }
 
 impl Mapping {
-    /// Maps memory of this process, all zero, which begins at a page.
+    /// Maps zeroed memory for this process, aligned to a page.
     pub(crate) fn heap(bytes: usize) -> io::Result<Mapping> {
         let mapping = Mapping::of(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, bytes)?;
-        // A key is anywhere in it: with small pages, nearly each request would miss the TLB, too. Where there are no
-        // huge pages, small ones do.
-        // SAFETY: the range is mapped, and the advice leaves its content.
+        // Keys are spread over all the memory, so with small pages nearly each request would also
+        // miss the TLB. Where huge pages are not available, small ones work.
+        // SAFETY: the range is mapped, and the advice does not change its content.
         let _ =
             unsafe { libc::madvise(mapping.memory.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
         Ok(mapping)
     }
 
-    /// Maps the first `bytes` of a file, which has as many.
+    /// Maps the first `bytes` bytes of a file, which has at least that many.
     pub(crate) fn of_file(file: &File, bytes: usize) -> io::Result<Mapping> {
         Mapping::of(libc::MAP_SHARED, file.as_raw_fd(), bytes)
     }
 
     fn of(flags: libc::c_int, file: RawFd, bytes: usize) -> io::Result<Mapping> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, at a place that the system chooses.
+        // SAFETY: a new mapping at an address that the system chooses.
         let start = unsafe { libc::mmap(core::ptr::null_mut(), bytes, access, flags, file, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -54,7 +55,7 @@ impl Mapping {
         Ok(Mapping { memory })
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub(crate) fn memory(&self) -> NonNull<[u8]> {
         self.memory
     }
@@ -62,17 +63,17 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped so, and all references of it were dropped.
+        // SAFETY: `start` and `len` are those of the mapping, and all references to it are gone.
         unsafe {
             libc::munmap(self.memory.as_ptr().cast(), self.memory.len());
         }
     }
 }
 
-/// A file without a name, which is in memory, and can be made not to change its length.
+/// Creates an unnamed file in memory, whose length can be sealed.
 pub(crate) fn memory_file() -> io::Result<File> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is a C string; the descriptor is new, so that nothing else has it.
+    // SAFETY: the name is a C string; the descriptor is new, so nothing else owns it.
     unsafe {
         match libc::memfd_create(c"ratelimit".as_ptr(), flags) {
             -1 => Err(io::Error::last_os_error()),
@@ -81,18 +82,18 @@ pub(crate) fn memory_file() -> io::Result<File> {
     }
 }
 
-/// Has a file of [`memory_file`] keep its length for good: no process can take mapped memory away.
+/// Seals the length of a file from [`memory_file`], so that no process can truncate mapped memory.
 pub(crate) fn seal_length(file: &File) -> io::Result<()> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: a system call that takes no pointer.
+    // SAFETY: the system call takes no pointer.
     result(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })
 }
 
-/// Has the file system set room for a file aside, where it can: otherwise memory that is mapped may turn
-/// out not to be there.
+/// Allocates the file's blocks, if the file system supports that. Otherwise, access to mapped
+/// memory may fail later.
 pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     let bytes = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    // SAFETY: a system call that takes no pointer.
+    // SAFETY: the system call takes no pointer.
     match result(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes) }) {
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
         result => result,
@@ -100,18 +101,20 @@ pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
 }
 
 impl FileLock {
-    /// Locks it for this process alone, however long that takes. Ends with the process.
+    /// Locks the bytes for this process, and waits for that as long as needed. The lock ends with
+    /// the process.
     pub(crate) fn of_process(self, file: &File) -> io::Result<()> {
         set(file.as_raw_fd(), libc::F_SETLKW, libc::F_WRLCK, self)
     }
 
-    /// Gives the process's lock back.
+    /// Releases the process's lock.
     pub(crate) fn release(self, file: &File) {
-        // It has no reason to fail; and it ends with the process.
+        // Unlocking does not fail, and the lock ends with the process anyway.
         let _ = set(file.as_raw_fd(), libc::F_SETLK, libc::F_UNLCK, self);
     }
 
-    /// Locks it for this opening of the file alone, unless another one has it; returns whether it did.
+    /// Locks the bytes for this open file alone, unless another one has them locked. Returns
+    /// whether it did.
     pub(crate) fn try_alone(self, file: &File) -> io::Result<bool> {
         match set(file.as_raw_fd(), libc::F_OFD_SETLK, libc::F_WRLCK, self) {
             Ok(()) => Ok(true),
@@ -122,14 +125,14 @@ impl FileLock {
         }
     }
 
-    /// Locks it for this opening of the file beside others, or lets others in.
+    /// Locks the bytes for this open file, shared with others.
     pub(crate) fn beside_others(self, file: &File) -> io::Result<()> {
         set(file.as_raw_fd(), libc::F_OFD_SETLKW, libc::F_RDLCK, self)
     }
 }
 
 fn set(fd: RawFd, how: libc::c_int, kind: libc::c_int, of: FileLock) -> io::Result<()> {
-    // SAFETY: all-zero is a valid lock.
+    // SAFETY: an all-zero `flock` is valid.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
@@ -139,7 +142,7 @@ fn set(fd: RawFd, how: libc::c_int, kind: libc::c_int, of: FileLock) -> io::Resu
     };
     lock.l_len = 1;
     loop {
-        // SAFETY: the lock is valid while it is read.
+        // SAFETY: the pointer is valid during the call.
         match result(unsafe { libc::fcntl(fd, how, &raw const lock) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,

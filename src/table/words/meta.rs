@@ -1,4 +1,4 @@
-//! The occupant of a slot, in one atomic word: the slot changes hands by a compare-and-swap of it.
+//! The occupant of a slot, as one atomic word: a compare-and-swap of it reassigns the slot.
 //!
 //! ```text
 //!  63                                19 18              3 2     0
@@ -12,28 +12,28 @@
 //! block:    16 bits of the owner's generation, 29 bits of the block's number
 //! ```
 //!
-//! The generation changes with every occupancy, so no value of the word ever comes back within 2^16
+//! The generation changes with every occupancy, so a value of the word recurs only after 2^16
 //! occupancies.
 
 use super::word::{Generation, Stamp};
 use crate::policy::algorithm::StoredKind;
 use crate::policy::window::WindowSize;
 
-/// A namespace's place in a zone's directory.
+/// A namespace's index in a zone's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceIndex(pub(crate) u16);
 
 impl NamespaceIndex {
     pub(crate) const BITS: u32 = 10;
 
-    /// Returns its number, from 0 on.
+    /// Returns the index, counted from 0.
     pub fn get(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// Coarse time, in units of 128 ms, modulo 2^32: two times are compared rightly if they are less
-/// than eight years apart.
+/// Coarse time in units of 128 ms, modulo 2^32. Two times compare correctly if they are less than
+/// eight years apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticks(pub(crate) u32);
 
@@ -45,22 +45,22 @@ impl Ticks {
         Ticks((millis / Self::MILLIS) as u32)
     }
 
-    /// Ticks from `self` to `now`; none if `self` is in the future, as after the clock was set
-    /// back.
+    /// Returns the ticks from `self` to `now`; 0 if `self` is in the future, as after the clock was
+    /// set back.
     #[inline]
     pub(crate) const fn until(self, now: Ticks) -> u32 {
         let ticks = now.0.wrapping_sub(self.0);
         if ticks > u32::MAX / 2 { 0 } else { ticks }
     }
 
-    /// Whether `self` is in the future at `now`, as after the clock was set back, or for a
-    /// process whose time is old.
+    /// Returns whether `self` is later than `now`, as after the clock was set back, or for a
+    /// process with an old time.
     #[inline]
     pub(crate) const fn is_after(self, now: Ticks) -> bool {
         self.until(now) == 0 && self.0 != now.0
     }
 
-    /// Whether surely more than `millis` passed from `self` to `now`.
+    /// Returns whether certainly more than `millis` milliseconds have passed from `self` to `now`.
     #[inline]
     pub(crate) const fn is_over(self, now: Ticks, millis: u64) -> bool {
         let ticks = self.until(now) as u64;
@@ -72,40 +72,40 @@ impl Ticks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta(u64);
 
-/// A use of a slot.
+/// The use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotState {
-    /// Nothing. All-zero memory is a free slot.
+    /// Unused. All-zero memory is a free slot.
     Free,
-    /// A process is changing what it is used for, since then.
+    /// A process is changing its use since this time.
     Busy(Ticks),
-    /// The counter of a key.
+    /// A key's counter.
     Counter,
-    /// The first or a further part of a counter's name.
+    /// A part of a counter's name.
     Name,
-    /// Entries of a counter that is a log.
+    /// Entries of a log.
     Block,
 }
 
 const FREE: u64 = 0;
 const BUSY: u64 = 1;
-/// All counters have this bit; those that are windows differ in the lowest one, whether they are synced.
+/// The bit of all counters. The lowest bit of window counters says whether they are synced.
 const COUNTER: u64 = 2;
 const SYNCED_COUNTER: u64 = COUNTER | SYNCED;
 const SYNCED: u64 = 1;
-/// Both kinds of what belongs to a counter in another slot differ in the lowest bit alone.
+/// The bit of slots that belong to a counter in another slot. The lowest bit is their kind.
 const NAME: u64 = 4;
 const BLOCK: u64 = NAME | 1;
-/// A counter that is a level, which is never synced.
+/// A level, which is never synced.
 const LEVEL_COUNTER: u64 = COUNTER | 1 << 2;
-/// A counter that is a log, which is never synced.
+/// A log, which is never synced.
 const LOG_COUNTER: u64 = LEVEL_COUNTER | 1;
 const STATE_MASK: u64 = (1 << STATE_BITS) - 1;
 const STATE_BITS: u32 = 3;
 const GENERATION_BITS: u32 = 16;
 const DETAIL: u32 = STATE_BITS + GENERATION_BITS;
 const SIZE_BITS: u32 = 64 - DETAIL - NamespaceIndex::BITS;
-/// Position of the handovers of a name's first part: all bits that are left.
+/// Position of the handovers in a name's first part, which use all remaining bits.
 const HANDOVERS: u32 = DETAIL + 2 * GENERATION_BITS;
 const _: () = assert!(WindowSize::MAX_MILLIS < 1 << SIZE_BITS);
 const _: () = assert!(64 - HANDOVERS == Stamp::HANDOVER_BITS);
@@ -129,7 +129,7 @@ impl Meta {
         Meta(BUSY | (generation.bits() as u64) << STATE_BITS | (since.0 as u64) << DETAIL)
     }
 
-    /// Creates the meta of a counter that is not synced, in a slot's generation 0.
+    /// Creates the meta of a counter that is not synced, with generation 0.
     pub(crate) const fn counter(
         namespace: NamespaceIndex,
         size: WindowSize,
@@ -144,34 +144,35 @@ impl Meta {
         Meta(state | detail << DETAIL)
     }
 
-    /// Returns the meta of generation 0 with this generation.
+    /// Returns the meta with this generation; its own must be 0.
     #[inline]
     pub(crate) const fn of_generation(self, generation: Generation) -> Meta {
         Meta(self.0 | (generation.bits() as u64) << STATE_BITS)
     }
 
-    /// A part of a name: whose, by the generation of the counter (for the first part) or of the first
-    /// part (for the others), and how long the whole name is.
+    /// Creates the meta of a name's part. `owner` is the generation of the counter (for the first
+    /// part) or of the first part (for further ones); `len` is the length of the whole name.
     pub(crate) const fn name(generation: Generation, owner: Generation, len: u16) -> Meta {
         let detail = owner.bits() as u64 | (len as u64) << GENERATION_BITS;
         Meta(NAME | (generation.bits() as u64) << STATE_BITS | detail << DETAIL)
     }
 
-    /// Returns the number of handovers of the words in the first part of a name: see
+    /// Returns the number of handovers of the words in a name's first part: see
     /// [`pushed`](crate::table::slots::pushed).
     #[inline]
     pub(crate) const fn handovers(self) -> u16 {
         (self.0 >> HANDOVERS) as u16
     }
 
-    /// The meta of the same part, handed over so many times more.
+    /// Returns the meta of the same part after `times` more handovers.
     #[inline]
     pub(crate) const fn handed_over(self, times: u16) -> Meta {
-        // What does not fit into the highest bits is lost, as is meant.
+        // Wraps around in the highest bits, as intended.
         Meta(self.0.wrapping_add((times as u64) << HANDOVERS))
     }
 
-    /// A block of a log: of the counter of this generation, and its number in the log.
+    /// Creates the meta of a log's block, with the generation of the log's counter, and the number
+    /// of the block.
     pub(crate) const fn block(generation: Generation, owner: Generation, number: u32) -> Meta {
         let detail = owner.bits() as u64 | (number as u64) << GENERATION_BITS;
         Meta(BLOCK | (generation.bits() as u64) << STATE_BITS | detail << DETAIL)
@@ -193,48 +194,49 @@ impl Meta {
         self.0 & COUNTER != 0
     }
 
-    /// Whether this is a counter that is a level.
+    /// Returns whether this is a level.
     #[inline]
     pub(crate) const fn is_level(self) -> bool {
         self.0 & STATE_MASK == LEVEL_COUNTER
     }
 
-    /// Whether this is a counter that is a log.
+    /// Returns whether this is a log.
     #[inline]
     pub(crate) const fn is_log(self) -> bool {
         self.0 & STATE_MASK == LOG_COUNTER
     }
 
-    /// Whether this belongs to a counter in another slot.
+    /// Returns whether this belongs to a counter in another slot.
     #[inline]
     pub(crate) const fn is_part(self) -> bool {
         self.0 & (STATE_MASK & !1) == NAME
     }
 
-    /// Whether this is a counter of windows that is not synced.
+    /// Returns whether this is a window counter that is not synced.
     #[inline]
     pub(crate) const fn is_local_counter(self) -> bool {
         self.0 & STATE_MASK == COUNTER
     }
 
-    /// Whether the counter is synced.
+    /// Returns whether the counter is synced.
     #[inline]
     pub(crate) const fn is_synced(self) -> bool {
         self.0 & STATE_MASK == SYNCED_COUNTER
     }
 
-    /// The meta of the same counter, synced or not.
+    /// Returns the meta of the same counter, synced or not.
     pub(crate) const fn with_synced(self, is_synced: bool) -> Meta {
         Meta(if is_synced { self.0 | SYNCED } else { self.0 & !SYNCED })
     }
 
-    /// Whether both are of one occupancy by one counter, whether synced or not.
+    /// Returns whether both are the same occupancy of one counter, synced or not.
     #[inline]
     pub(crate) const fn is_same_counter(self, other: Meta) -> bool {
         (self.0 ^ other.0) & !SYNCED == 0
     }
 
-    /// The generation of a name's owner, and the length of the name; `None` for another slot.
+    /// Returns the generation of a name's owner, and the length of the name; `None` for other
+    /// slots.
     pub(crate) const fn owner_and_len(self) -> Option<(Generation, u16)> {
         if self.0 & STATE_MASK != NAME {
             return None;
@@ -245,7 +247,8 @@ impl Meta {
         ))
     }
 
-    /// The generation of a block's owner, and the number of the block; `None` for another slot.
+    /// Returns the generation of a block's owner, and the number of the block; `None` for other
+    /// slots.
     pub(crate) const fn owner_and_number(self) -> Option<(Generation, u32)> {
         if self.0 & STATE_MASK != BLOCK {
             return None;
@@ -253,7 +256,7 @@ impl Meta {
         Some((Generation::from_bits((self.0 >> DETAIL) as u16), self.block_number()))
     }
 
-    /// The number of a block.
+    /// Returns the number of a block.
     #[inline]
     pub(crate) const fn block_number(self) -> u32 {
         (self.0 >> (DETAIL + GENERATION_BITS)) as u32
@@ -264,7 +267,7 @@ impl Meta {
         Generation::from_bits((self.0 >> STATE_BITS) as u16)
     }
 
-    /// The window size of a counter; `None` for another slot.
+    /// Returns the window size of a counter; `None` for other slots.
     pub(crate) const fn size(self) -> Option<WindowSize> {
         if !self.is_counter() {
             return None;
@@ -272,7 +275,7 @@ impl Meta {
         WindowSize::from_millis((self.0 >> DETAIL) & ((1 << SIZE_BITS) - 1))
     }
 
-    /// The namespace of a counter.
+    /// Returns the namespace of a counter.
     pub(crate) const fn namespace(self) -> NamespaceIndex {
         NamespaceIndex((self.0 >> (DETAIL + SIZE_BITS)) as u16)
     }

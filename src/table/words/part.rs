@@ -1,12 +1,12 @@
-//! The counters of a sync: those of a namespace, or of one shard of it. The table knows no shards:
-//! a function tells their keys.
+//! The counters of a sync: all of a namespace, or those of one shard. The table does not know
+//! shards; a predicate selects their keys.
 
 use super::meta::NamespaceIndex;
 
-/// Tells which keys are meant.
+/// Returns whether a key is selected.
 pub type HasKey<'p> = &'p dyn Fn(&[u8]) -> bool;
 
-/// The counters that a sync is about.
+/// The counters of a sync.
 #[derive(Clone, Copy)]
 pub struct Part<'p> {
     /// Namespace of the counters.
@@ -15,7 +15,7 @@ pub struct Part<'p> {
     pub has_key: Option<HasKey<'p>>,
 }
 
-/// All of a namespace.
+/// All counters of the namespace.
 impl From<NamespaceIndex> for Part<'_> {
     fn from(namespace: NamespaceIndex) -> Self {
         Part { namespace, has_key: None }
@@ -23,7 +23,7 @@ impl From<NamespaceIndex> for Part<'_> {
 }
 
 impl Part<'_> {
-    /// Whether the counter of `key` in `namespace` is one of them.
+    /// Returns whether the counter of `key` in `namespace` is in this part.
     pub(crate) fn has(&self, namespace: NamespaceIndex, key: &[u8]) -> bool {
         namespace == self.namespace && self.has_key.is_none_or(|has| has(key))
     }

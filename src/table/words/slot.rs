@@ -1,5 +1,5 @@
-//! A slot: 64 bytes that hold one key's counter, or a part of a name; and the counter in a slot, as it
-//! was found.
+//! A slot: 64 bytes with one key's counter, or a part of a name or a log; and an occupant, as read
+//! from a slot.
 
 use core::mem::offset_of;
 use core::ptr;
@@ -11,14 +11,14 @@ use super::atomic::{
 use super::identity::Identity;
 use super::meta::Meta;
 
-/// The number of slots in a bucket.
+/// Number of slots in a bucket.
 #[cfg(not(loom))]
 pub(crate) const WAYS: usize = 8;
 /// Fewer slots, so that loom can explore full buckets.
 #[cfg(loom)]
 pub(crate) const WAYS: usize = 2;
 
-/// One key's counter: two windows, by the parity of their number.
+/// One key's counter: two windows, by the parity of their numbers.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
@@ -26,43 +26,43 @@ pub(crate) struct Slot {
     pub(crate) id: [AtomicU64; 2],
     /// Counts of this node. A `WindowCount` each.
     pub(crate) local: [AtomicU64; 2],
-    /// Counts of the rest of the cluster: a store's total less the part of ours that it includes. A
-    /// `WindowCount` each.
+    /// Counts of the other nodes: a store's total minus this node's part of it. A `WindowCount`
+    /// each.
     pub(crate) remote: [AtomicU64; 2],
     /// Occupant of the slot. A `Meta`.
     pub(crate) meta: AtomicU64,
     /// Time of the counter's last use, in ticks.
     pub(crate) used: AtomicU32,
-    /// In a counter: the link to the first part of its name (`link_to`); 0: none. In a part of a name: the link to the next
-    /// part. See `names`.
+    /// In a counter, the link to the first part of its name (`link_to`); 0 without a name. In a
+    /// part of a name, the link to the next part. See `names`.
     pub(crate) extension: AtomicU32,
 }
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// The slots among which a tag word distinguishes.
+/// The slots of one tag word.
 pub(crate) type Bucket = [Slot; WAYS];
 
 /// A counter in its slot, as it was found.
 #[derive(Clone, Copy)]
 pub(crate) struct Occupant<'m> {
     pub(crate) slot: &'m Slot,
-    /// The slot's meta when it was found: as long as it is the same, so is the counter.
+    /// The slot's meta when the counter was found. The counter is the same while the meta is.
     pub(crate) meta: Meta,
 }
 
-/// A slot has another occupant by now, or another process has claimed it.
+/// The error that a slot has another occupant by now, or that another process has claimed it.
 pub(crate) struct Lost;
 
 impl<'m> Occupant<'m> {
-    /// The occupant of `slot` at this moment.
+    /// Returns the current occupant of `slot`.
     #[inline]
     pub(crate) fn of(slot: &'m Slot) -> Occupant<'m> {
         Occupant { slot, meta: slot.meta() }
     }
 
-    /// Whether the counter is in its slot still, synced or not.
+    /// Returns whether the counter is still in its slot, synced or not.
     #[inline]
     pub(crate) fn is_there(&self) -> bool {
         self.slot.meta().is_same_counter(self.meta)
@@ -70,8 +70,8 @@ impl<'m> Occupant<'m> {
 }
 
 impl Slot {
-    /// Returns the occupant of the slot. Acquire: pairs with the release of `Claim::publish`,
-    /// before which the identity was written.
+    /// Returns the slot's occupant. Acquire: pairs with the release in `Claim::publish`, before
+    /// which the identity was written.
     #[inline]
     pub(crate) fn meta(&self) -> Meta {
         Meta::from_bits(self.meta.load(Acquire))
@@ -79,21 +79,22 @@ impl Slot {
 
     /// Replaces the meta that was read as `old`.
     pub(crate) fn replace_meta(&self, old: Meta, new: Meta) -> Result<(), Lost> {
-        // Acquire: what the former owner wrote is seen; it can write no more.
+        // Acquire: this process sees the writes of the former owner, which cannot write any more.
         self.meta
             .compare_exchange(old.bits(), new.bits(), AcqRel, Relaxed)
             .map_or(Err(Lost), |_| Ok(()))
     }
 
-    /// Whether the counter in the slot is that of `id`. An identity is only replaced while the slot is
-    /// busy, after which its meta is another: a process that changes a word of an occupant notices.
+    /// Returns whether the slot's counter has the identity `id`. An identity is replaced only while
+    /// the slot is busy, and the meta differs afterwards, so a process that changes an occupant's
+    /// word notices that.
     #[inline]
     pub(crate) fn has_identity(&self, id: Identity) -> bool {
         let ([own_one, own_two], [one, two]) = (&self.id, id.0);
         own_one.load(Relaxed) == one && own_two.load(Relaxed) == two
     }
 
-    /// The words of a slot that is a block of a log.
+    /// Returns the words of a slot that is a log's block.
     #[inline]
     pub(crate) fn words(&self) -> &[AtomicU64; 6] {
         const {
@@ -101,12 +102,12 @@ impl Slot {
             assert!(offset_of!(Slot, local) == size_of::<[AtomicU64; 2]>());
             assert!(offset_of!(Slot, remote) == size_of::<[AtomicU64; 4]>());
         }
-        // SAFETY: as was just checked, a slot begins with three pairs of words, one after the other; they
-        // live as long as it does, and are changed atomically by all.
+        // SAFETY: as asserted above, a slot begins with three adjacent pairs of words. They live as
+        // long as the slot, and are only changed atomically.
         unsafe { &*ptr::from_ref(self).cast::<[AtomicU64; 6]>() }
     }
 
-    /// The column of the window `number`, and that of its neighbours.
+    /// Returns the column of window `number`, and the other column.
     #[inline]
     pub(crate) fn local_columns(&self, number: u64) -> (&AtomicU64, &AtomicU64) {
         by_parity(&self.local, number)
@@ -117,11 +118,11 @@ impl Slot {
         by_parity(&self.remote, number)
     }
 
-    /// Has the processor fetch the slot, without waiting for it.
+    /// Prefetches the slot.
     #[inline]
     pub(crate) fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: x86-64 has SSE; a prefetch is a hint, which accesses nothing.
+        // SAFETY: x86-64 has SSE; a prefetch is a hint and accesses no memory.
         unsafe {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(ptr::from_ref(self).cast());

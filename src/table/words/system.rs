@@ -1,14 +1,14 @@
-//! The system's clock that all processes of the machine share, and its random numbers, which the
-//! standard library lacks.
+//! The system's clock that all processes of the machine share, and its random numbers. The standard
+//! library has neither.
 
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use std::io;
 
-/// The time since the machine started, which cannot be set, and which all of its processes share.
+/// Returns the time since the machine started. It cannot be set, and is the same in all processes.
 pub fn uptime() -> Duration {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: the time is valid for writes, and zero is a valid one should the call fail.
+    // SAFETY: the pointer is valid for writes; if the call fails, the zeroed value is valid.
     let time = unsafe {
         libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
         time.assume_init()
@@ -17,14 +17,14 @@ pub fn uptime() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// 128 unpredictable bits.
+/// Returns 128 unpredictable bits.
 ///
 /// # Errors
 ///
-/// If the system has none to give.
+/// The system has none available.
 pub fn random() -> io::Result<[u64; 2]> {
     let mut words = [0_u64; 2];
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: the buffer has the passed length.
     let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), 0) };
     match usize::try_from(got) {
         Ok(got) if got == size_of_val(&words) => Ok(words),
@@ -32,8 +32,8 @@ pub fn random() -> io::Result<[u64; 2]> {
     }
 }
 
-/// A number of this start of the machine, that another start does not have; zero if the system does not
-/// tell.
+/// Returns a number that identifies this start of the machine; zero if the system does not provide
+/// it.
 pub(crate) fn boot() -> [u64; 2] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits = text.chars().filter_map(|it| it.to_digit(16));

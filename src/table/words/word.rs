@@ -1,4 +1,4 @@
-//! One column of one window of one key, in one atomic word.
+//! One window's column of one key, as one atomic word.
 //!
 //! ```text
 //!  63                                16 15              0
@@ -7,24 +7,25 @@
 //! +------------------------------------+-----------------+
 //! ```
 //!
-//! The stamp says what the hits belong to: a window, and one occupancy of the slot. Because both
-//! sit in one word, a single compare-and-swap checks the window, turns the column to it where it
-//! holds an older one, and counts. A word with another stamp than the expected one reads as 0.
+//! The stamp identifies the window and the occupancy of the slot to which the hits belong. Since
+//! one word contains both, a single compare-and-swap checks the window, turns an older column to
+//! it, and counts. A word with another stamp than the expected one counts as 0.
 
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 
 const STAMP_BITS: u32 = 16;
 
-/// The number of a slot's occupancy to which a word belongs. Successive occupancies are
-/// [`Generation::next`] apart.
+/// The number of a slot's occupancy to which a word belongs. Successive occupancies differ by
+/// [`Generation::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u16);
 
 impl Generation {
-    /// 2^16 divided by the golden ratio. Multiples of it stay far from each other, so that an
-    /// older occupancy's stamps differ from those of nearby windows of this one: a stamp repeats
-    /// only after 2^17 windows, 2^16 occupancies, or so many of both that their product is large.
+    /// 2^16 divided by the golden ratio. Its multiples are far from each other, so that stamps of
+    /// an older occupancy differ from those of nearby windows of this one: a stamp recurs only
+    /// after 2^17 windows, after 2^16 occupancies, or after so many of both that their product is
+    /// large.
     const STEP: u16 = 0x9e37;
 
     pub(super) const fn from_bits(bits: u16) -> Generation {
@@ -45,7 +46,7 @@ impl Generation {
 pub(crate) struct Stamp(u16);
 
 impl Stamp {
-    /// Any 16 bits, for words that are stamped otherwise.
+    /// Makes a stamp of any 16 bits, for words with other kinds of stamps.
     pub(crate) const fn from_bits(bits: u16) -> Stamp {
         Stamp(bits)
     }
@@ -54,26 +55,28 @@ impl Stamp {
         self.0
     }
 
-    /// The stamp of the window `number` in an occupancy. Windows of one parity share a column, so
-    /// that the lowest bit need not be kept.
+    /// Returns the stamp of window `number` in an occupancy. Windows of one parity share a column,
+    /// so the lowest bit is left out.
     #[inline]
     pub(crate) const fn new(number: u64, generation: Generation) -> Stamp {
         Stamp(((number >> 1) as u16).wrapping_add(generation.0))
     }
 
-    /// The bits of a number of handovers by which a stamp can be moved.
+    /// Bits of the number of handovers by which a stamp is moved.
     pub(super) const HANDOVER_BITS: u32 = 13;
-    /// The distance of two handovers: far from small ones, so that words of nearby windows and handovers differ.
-    /// The lowest bits are zero: the count of handovers begins again when all multiples were used.
+    /// Distance of two handovers. It is large, so that words of nearby windows and handovers
+    /// differ. Its lowest bits are zero, so that the number of handovers wraps around after all
+    /// multiples.
     const HANDOVER: u16 = 3393 << (16 - Self::HANDOVER_BITS);
 
-    /// The stamp of the same window after so many handovers: see [`pushed`](crate::table::slots::pushed).
+    /// Returns the stamp of the same window after this number of handovers: see
+    /// [`pushed`](crate::table::slots::pushed).
     #[inline]
     pub(crate) const fn moved(self, handovers: u16) -> Stamp {
         Stamp(self.0.wrapping_add(Self::HANDOVER.wrapping_mul(handovers)))
     }
 
-    /// The stamp that was moved so.
+    /// Inverts [`Stamp::moved`].
     #[inline]
     pub(crate) const fn moved_back(self, handovers: u16) -> Stamp {
         Stamp(self.0.wrapping_sub(Self::HANDOVER.wrapping_mul(handovers)))
@@ -90,7 +93,7 @@ impl WindowCount {
         WindowCount(hits.to_upper_bits() | stamp.0 as u64)
     }
 
-    /// A word that holds a time instead of hits.
+    /// Makes a word with a time instead of hits.
     #[inline]
     pub(crate) const fn of_time(stamp: Stamp, at: UnixMillis) -> WindowCount {
         let last = u64::MAX >> STAMP_BITS;
@@ -98,15 +101,14 @@ impl WindowCount {
         WindowCount(at << STAMP_BITS | stamp.0 as u64)
     }
 
-    /// The time that a word holds.
+    /// Returns the time in a word.
     #[inline]
     pub(crate) const fn time(self) -> UnixMillis {
         UnixMillis(self.0 >> STAMP_BITS)
     }
 
-    /// No hits in an occupancy: what a column holds before the first hit. No two occupancies
-    /// that follow each other have the same, so that a compare-and-swap that was prepared in an
-    /// older one fails.
+    /// Returns the word of an empty column, before the first hit of an occupancy. Successive
+    /// occupancies have different ones, so that a compare-and-swap prepared in an older one fails.
     pub(crate) const fn empty(generation: Generation) -> WindowCount {
         WindowCount(generation.0 as u64)
     }
@@ -131,7 +133,7 @@ impl WindowCount {
         Hits::from_upper_bits(self.0)
     }
 
-    /// The hits if they belong to `stamp`, else none.
+    /// Returns the hits if they belong to `stamp`, else zero.
     #[inline]
     pub(crate) fn hits_of(self, stamp: Stamp) -> Hits {
         if self.stamp() == stamp { self.hits() } else { Hits::ZERO }
@@ -172,7 +174,7 @@ mod tests {
                 assert_eq!(moved.moved_back(handovers), Stamp::new(number, Generation(7)));
             }
         }
-        // The count begins again.
+        // The number of handovers wraps around.
         assert_eq!(stamp.moved(1 << Stamp::HANDOVER_BITS), stamp);
         assert_eq!(stamp.moved_back(0_u16.wrapping_sub(1)), stamp.moved(1));
     }

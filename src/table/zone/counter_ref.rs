@@ -1,4 +1,4 @@
-//! A counter that is referred to outside of the table, and found again there.
+//! A reference to a counter, for use outside of the table.
 
 use core::num::NonZeroU64;
 
@@ -6,8 +6,7 @@ use super::counter_table::CounterTable;
 use crate::table::words::meta::Meta;
 use crate::table::words::slot::Occupant;
 
-/// A counter in its slot: it can be found again, and another counter in the same slot cannot be
-/// mistaken for it.
+/// A reference to a counter in its slot. It never refers to another counter in the same slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterRef {
     pub(crate) index: u32,
@@ -19,16 +18,16 @@ impl CounterRef {
         (self.index, self.meta.generation().bits())
     }
 
-    /// Returns the number of the counter's stay: its slot, counted from 1, and the slot's
-    /// generation. It recurs after 2^16 other counters in the slot.
+    /// Returns a number for the occupancy: the slot, counted from 1, and the slot's generation. It
+    /// recurs after 2^16 other counters in the slot.
     pub fn occupancy(self) -> NonZeroU64 {
         let slot = u64::from(self.index).saturating_add(1);
         let bits = slot << 16 | u64::from(self.meta.generation().bits());
-        // The slot is not 0.
+        // The slot's part is never 0.
         NonZeroU64::new(bits).unwrap_or(NonZeroU64::MAX)
     }
 
-    /// Returns the bits of its group whose counters are not taken before this one: for
+    /// Returns the bits of the counter's group from this counter on, for
     /// [`CounterTable::take_changes_at`].
     pub fn bits_from(self) -> u64 {
         u64::MAX << (self.index % 64)
@@ -36,7 +35,7 @@ impl CounterRef {
 }
 
 impl<'m> CounterTable<'m> {
-    /// The counter in slot number `index`, if its occupancy has the generation.
+    /// Returns the counter in slot `index`, if its occupancy has this generation.
     pub(crate) fn counter_ref(&self, index: u32, generation: u16) -> Option<CounterRef> {
         let meta = self.slot_at(index as usize)?.meta();
         let is_it = meta.is_counter() && meta.generation().bits() == generation;

@@ -1,4 +1,4 @@
-//! The table as one process sees it: where it is in memory, and its counts of events.
+//! The table as one process sees it: its parts in memory, and this process's event counters.
 
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -23,52 +23,53 @@ use crate::table::words::word::Generation;
 
 /// A table of counters in shared memory, as one process sees it.
 ///
-/// All methods may be called at the same time by any number of threads and processes.
+/// All methods can be called concurrently by any thread or process.
 #[derive(Debug)]
 pub struct CounterTable<'m> {
     pub(crate) parts: Parts<'m>,
     pub(crate) hasher: Hasher,
-    /// Index of this process's event counters.
+    /// Number of the worker whose event counters this process increments.
     worker: AtomicUsize,
-    /// Bell of the worker that pushes.
+    /// The bell for early pushes.
     pub(crate) bell: OnceLock<Bell>,
 }
 
 impl<'m> CounterTable<'m> {
-    /// Makes a table in `region`, which must be all zero, and is all but a little of a zone of `size`
+    /// Creates a table in `region`, which must be all zero. It is nearly all of a zone of `size`
     /// bytes.
     ///
-    /// `secret` keys the hash of identities; it must be unpredictable.
+    /// `secret` is the key of the identities' hash. It must be unpredictable.
     ///
     /// # Errors
     ///
-    /// [`LayoutError::TooSmall`] below some 20 KiB, [`LayoutError::Misaligned`].
+    /// [`LayoutError::TooSmall`] below about 20 KiB, [`LayoutError::Misaligned`].
     ///
     /// # Safety
     ///
-    /// During `'m` the region is valid for reads and writes, in every process that has a table in
-    /// it, and is accessed through tables only.
+    /// During `'m`, `region` is valid for reads and writes in every process with a table in it, and
+    /// is accessed only through tables.
     pub unsafe fn create(
         region: NonNull<[u8]>,
         size: usize,
         secret: [u64; 2],
     ) -> Result<Self, LayoutError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's contract.
         Ok(Self::over(unsafe { Parts::create(region, size, secret)? }))
     }
 
-    /// Finds the table that was made in `region` of a zone of `size` bytes, in this or another process.
+    /// Opens the table that was created in `region`, by this or another process, in a zone of
+    /// `size` bytes.
     ///
     /// # Errors
     ///
     /// [`LayoutError::NotATable`] and [`LayoutError::OtherLayout`] if there is none that this
-    /// version understands; the memory is not changed then.
+    /// version supports. The memory is then unchanged.
     ///
     /// # Safety
     ///
-    /// As for [`CounterTable::create`].
+    /// See [`CounterTable::create`].
     pub unsafe fn open(region: NonNull<[u8]>, size: usize) -> Result<Self, LayoutError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's contract.
         Ok(Self::over(unsafe { Parts::open(region, size)? }))
     }
 
@@ -77,19 +78,20 @@ impl<'m> CounterTable<'m> {
         CounterTable { parts, hasher, worker: AtomicUsize::new(0), bell: OnceLock::new() }
     }
 
-    /// Makes this process count events as worker number `worker`. Workers that share a number
-    /// share counters, which costs time but loses nothing.
+    /// Sets the worker whose event counters this process increments. Workers that share a number
+    /// count correctly, but slower.
     pub fn set_worker(&self, worker: usize) {
         let workers = self.parts.zone_lines.len();
         self.worker.store(worker.checked_rem(workers).unwrap_or_default(), Relaxed);
     }
 
-    /// The counters of `namespace`, whose name is `name`, in windows of `size`.
+    /// Returns the counters of `namespace`, whose name is `name`, in windows of `size`.
     pub fn counter(&self, namespace: NamespaceIndex, name: &[u8], size: WindowSize) -> Counter {
         self.counter_of(namespace, name, StoredKind::Windows, size)
     }
 
-    /// The counters of `namespace`, whose name is `name`, of this kind and size: of a bucket, with its rate.
+    /// Returns the counters of `namespace`, whose name is `name`, of this kind and size; a bucket's
+    /// kind has its rate.
     pub fn counter_of(
         &self,
         namespace: NamespaceIndex,
@@ -115,24 +117,24 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// A key, for this table.
+    /// Hashes a key for this table.
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         Key { bytes, hash: self.hasher.hash_key(bytes) }
     }
 
-    /// Counts the outcome of a request that was counted in one of `counter`.
+    /// Counts the outcome of a request in the namespace of `counter`.
     #[inline]
     pub fn count_outcome(&self, counter: &Counter, outcome: Outcome) {
         self.count(counter.lines, |line| line.count(outcome));
     }
 
-    /// Counts hits that were charged to one of `counter`, and will not be refunded.
+    /// Counts hits that were charged in the namespace of `counter`, and will not be refunded.
     pub fn count_hits(&self, counter: &Counter, hits: Hits) {
         self.count(counter.lines, |line| line.hits(hits));
     }
 
-    /// Counts the outcome of a request, and with it the hits that it was charged for good.
+    /// Counts the outcome of a request, and the hits that it was finally charged.
     #[inline]
     pub fn count_decided(&self, counter: &Counter, outcome: Outcome, hits: Hits) {
         self.count(counter.lines, |line| {
@@ -141,32 +143,32 @@ impl<'m> CounterTable<'m> {
         });
     }
 
-    /// Counts a request of a namespace that `on_error` decided on.
+    /// Counts a request that `on_error` decided.
     pub fn count_fallback(&self, counter: &Counter, on_error: OnError) {
         self.count_shared(counter, |line| line.fell_back(on_error));
     }
 
-    /// Counts a value that was wrong at run time.
+    /// Counts a value that was invalid at run time.
     pub fn count_invalid(&self, counter: &Counter, what: Invalid) {
         self.count_shared(counter, |line| line.invalid(what));
     }
 
-    /// Counts hits of a namespace that were admitted above a limit.
+    /// Counts hits that were admitted above a limit.
     pub fn count_excess(&self, counter: &Counter, hits: Hits) {
         self.count_shared(counter, |line| line.exceeded(hits));
     }
 
-    /// Counts a request that was rejected by a policy which has no count of its own.
+    /// Counts a request that was rejected by a policy without its own counter.
     pub fn count_rejected(&self, counter: &Counter) {
         self.count_shared(counter, |line| add(&line.rejected_unnamed, 1));
     }
 
-    /// Counts a request that a rate holds back.
+    /// Counts a request that a rate delayed.
     pub fn count_delayed(&self, counter: &Counter) {
         self.count_shared(counter, |line| add(&line.delayed, 1));
     }
 
-    /// Counts a request that waited, for a store or since a rate held it back, for so many microseconds.
+    /// Counts a wait of a request for a store or a rate, in microseconds.
     pub fn count_wait(&self, counter: &Counter, micros: u64) {
         self.count_shared(counter, |line| line.waited(micros));
     }
@@ -177,7 +179,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Returns the events of `namespace` on this node since the zone was made.
+    /// Returns the event counts of `namespace` on this node since the zone was created.
     pub fn namespace_stats(&self, namespace: NamespaceIndex) -> NamespaceStats {
         let (start, workers) = (self.lines_of(namespace), self.parts.zone_lines.len());
         let lines = self.parts.namespace_lines.get(start..start.saturating_add(workers));
@@ -186,13 +188,12 @@ impl<'m> CounterTable<'m> {
         SharedLine::read(shared.unwrap_or_default(), stats)
     }
 
-    /// Returns the events of the zone since it was made.
+    /// Returns the event counts of the zone since it was created.
     pub fn zone_stats(&self) -> ZoneStats {
         ZoneLine::read(self.parts.zone_lines, ZoneStats::default())
     }
 
-    /// Returns the number of keys that fit at the same time, if none of them is synced: a synced
-    /// key takes more room.
+    /// Returns the number of keys that fit if none of them is synced. A synced key takes more room.
     pub fn capacity(&self) -> u64 {
         let buckets = u64::try_from(self.parts.buckets.len()).unwrap_or(u64::MAX);
         buckets.saturating_mul(WAYS as u64)
@@ -208,19 +209,19 @@ impl<'m> CounterTable<'m> {
         (!lines.is_empty()).then(|| NamespaceLine::read(lines, NamespaceStats::default()).keys())
     }
 
-    /// Returns the index of the first line of event counters of `namespace`: there is a line for
+    /// Returns the index of the first line of event counters of `namespace`, which has one line for
     /// each worker.
     pub(crate) fn lines_of(&self, namespace: NamespaceIndex) -> usize {
         let workers = self.parts.zone_lines.len();
         namespace.get().saturating_mul(workers)
     }
 
-    /// Counts hits of a namespace that its store will not get.
+    /// Counts hits of a namespace as lost to its store.
     pub fn count_dropped(&self, namespace: NamespaceIndex, hits: Hits) {
         self.count(self.lines_of(namespace), |line| line.dropped(hits));
     }
 
-    /// Counts an event of the namespace whose event counters begin at `lines`, as this worker.
+    /// Counts an event in this worker's line of the namespace whose lines begin at `lines`.
     #[inline]
     pub(crate) fn count(&self, lines: usize, event: impl FnOnce(&NamespaceLine)) {
         let line = lines.wrapping_add(self.worker.load(Relaxed));
@@ -229,14 +230,14 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Notes, as this worker, that its event loop was held for so many nanoseconds.
+    /// Records that a callback of this worker blocked its event loop for `nanos` nanoseconds.
     pub fn record_hold(&self, nanos: u64) {
         if let Some(line) = self.parts.zone_lines.get(self.worker.load(Relaxed)) {
             line.held(nanos);
         }
     }
 
-    /// Counts an eviction, as this worker.
+    /// Counts an eviction in this worker's line.
     pub(crate) fn count_evicted(&self, what: Evicted) {
         if let Some(line) = self.parts.zone_lines.get(self.worker.load(Relaxed)) {
             line.evicted(what);
@@ -248,22 +249,22 @@ impl<'m> CounterTable<'m> {
         self.parts.buckets.len().saturating_mul(WAYS)
     }
 
-    /// Returns the link to slot number `index` in its present generation: to a part of a name, or to a block of a log. The
-    /// bits that no index needs have those of the generation: a process that was about to drop a link does not drop the
-    /// next one, though it is to the same slot.
+    /// Returns the link to slot `index` in its current generation, for a part of a name or a block
+    /// of a log. The bits that no index needs contain bits of the generation, so that a process
+    /// that was about to remove a link does not remove a later one to the same slot.
     pub(crate) fn link_to(&self, index: usize, generation: Generation) -> Option<u32> {
         let link = u32::try_from(index.checked_add(1)?).ok()?;
         let version = u32::from(generation.bits()).checked_shl(self.index_bits());
         Some(version.unwrap_or(0) | link)
     }
 
-    /// Returns the index in a link; `None`: it leads nowhere.
+    /// Returns the slot's index in a link; `None` for no link.
     pub(crate) fn index_of_link(&self, link: u32) -> Option<usize> {
         let indexes = u32::MAX.checked_shr(u32::BITS.saturating_sub(self.index_bits()));
         ((link & indexes.unwrap_or(0)) as usize).checked_sub(1)
     }
 
-    /// Returns the number of bits of a link to the last slot.
+    /// Returns the number of bits of the last slot's link.
     fn index_bits(&self) -> u32 {
         usize::BITS.saturating_sub(self.slot_count().leading_zeros())
     }
@@ -273,14 +274,14 @@ impl<'m> CounterTable<'m> {
         buckets.get(index / WAYS)?.get(index % WAYS)
     }
 
-    /// The index of the slot that `part` is, or is a part of.
+    /// Returns the index of the slot that `part` is, or belongs to.
     pub(crate) fn index_of<T>(&self, part: &T) -> usize {
         let start = self.parts.buckets.as_ptr() as usize;
         let distance = (core::ptr::from_ref(part) as usize).wrapping_sub(start);
         distance.checked_div(size_of::<Slot>()).unwrap_or_default()
     }
 
-    /// The number of the configuration that is used.
+    /// Returns the number of the current configuration.
     pub(crate) fn configuration(&self) -> u64 {
         self.parts.configuration.load(Relaxed)
     }

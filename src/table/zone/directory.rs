@@ -1,4 +1,4 @@
-//! The directory of a zone: which namespace has which place.
+//! The directory of a zone: the namespaces and their entries.
 
 use super::counter_table::CounterTable;
 use super::layout::DirectoryEntry;
@@ -22,7 +22,7 @@ impl DirectoryEntry {
         fail_point!("namespace.named");
     }
 
-    /// The name, unless it is being written.
+    /// Returns the name, unless it is being written.
     fn name(&self) -> Option<Vec<u8>> {
         let len = usize::try_from(self.len.load(Acquire)).ok()?;
         let bytes = self.name.iter().map(load).flat_map(u64::to_le_bytes);
@@ -53,14 +53,15 @@ impl<'m> CounterTable<'m> {
         self.entries().find(|(_, entry)| entry.has_name(name))
     }
 
-    /// The name of a namespace whose place another one had before, of which counters may be left.
+    /// Returns the name of a namespace whose entry belonged to another one before, of which
+    /// counters may be left; `None` for other entries.
     pub(crate) fn name_to_check(&self, index: NamespaceIndex) -> Option<Vec<u8>> {
         let entry = self.entry(index)?;
         (entry.is_reused.load(Relaxed) != 0).then(|| entry.name())?
     }
 }
 
-/// Up to eight bytes as a number.
+/// Converts up to eight bytes to a number.
 pub(crate) fn word_of(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }

@@ -100,7 +100,7 @@ impl SharedLine {
         add(&self.excess, thousandths(hits));
     }
 
-    /// Counts a request that waited for so many microseconds.
+    /// Counts a wait of `micros` microseconds.
     pub(super) fn waited(&self, micros: u64) {
         add(&self.wait_sum, micros);
         count_by(&NamespaceStats::WAIT_BOUNDS, &self.waits, micros);
@@ -133,7 +133,7 @@ pub(super) fn add(counter: &EventCounter, count: u64) {
     counter.fetch_add(count, Relaxed);
 }
 
-/// Adds one to the count of the first bound that `value` keeps, or else to the last count.
+/// Increments the counter of the first bound that is not below `value`, or else the last counter.
 pub(super) fn count_by(bounds: &[u64], counts: &[EventCounter], value: u64) {
     let exceeded = bounds.iter().take_while(|bound| value > **bound);
     if let Some(counter) = counts.get(exceeded.count()) {

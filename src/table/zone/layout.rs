@@ -15,9 +15,8 @@
 //! buckets    slots of 64 bytes, WAYS to a bucket
 //! ```
 //!
-//! Memory that is all zero is a table without keys, so that making one touches little of a
-//! large zone. Everything is found by its distance from the start: processes may map the zone
-//! at different addresses.
+//! All-zero memory is a table without keys, so creating a table touches little of a large zone. All
+//! positions are relative to the start, since processes may map the zone at different addresses.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -35,20 +34,21 @@ use crate::table::words::slot::{Bucket, Slot, WAYS};
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct DirectoryEntry {
-    /// The length of the name; 0: the entry is free.
+    /// Length of the name; 0 if the entry is free.
     pub(crate) len: AtomicU64,
     pub(super) name: [AtomicU64; MAX_NAME_LEN / 8],
-    /// The number of the last configuration that had the namespace.
+    /// Number of the last configuration with this namespace.
     pub(crate) configured: AtomicU64,
-    /// The number of the last configuration in which it was synced.
+    /// Number of the last configuration that synced it.
     pub(crate) synced: AtomicU64,
-    /// Number of configurations of its sync: workers of an earlier one leave the sync to others.
+    /// Number of configurations that have synced it. Workers of an earlier one do not sync it any
+    /// more.
     pub(crate) sync_generation: AtomicU64,
-    /// Whether counters of a namespace that had the entry before may be left: 0 or 1.
+    /// 1 if counters of the entry's previous namespace may be left, otherwise 0.
     pub(crate) is_reused: AtomicU64,
-    /// The sketch of its rejected keys: one more than its number; 0: it has not looked for one.
+    /// The number of the sketch of its rejected keys plus one; 0 if it has not claimed one.
     pub(crate) sketch: AtomicU64,
-    /// Number of living nodes that share its store; 0: not known.
+    /// Number of living nodes that share its store; 0 if unknown.
     pub(crate) nodes: AtomicU64,
     /// Share that is pushed early: see `near_cell`.
     pub(crate) early: AtomicU64,
@@ -57,25 +57,25 @@ pub(crate) struct DirectoryEntry {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<DirectoryEntry>() == 2 * 64);
 
-/// A word that has a name, or is free: see `named`.
+/// A word with a name, or a free one: see `named`.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct NamedWord {
-    /// Hash of the name under the zone's secret; 0: the word is free.
+    /// Hash of the name with the zone's secret; 0 if the word is free.
     pub(super) id: AtomicU64,
     pub(super) value: AtomicU64,
 }
 
-/// In how many sizes callers may have counted in a zone: in later ones, a key that is set to zero keeps what it has.
+/// Most recorded window sizes of callers in a zone. A reset does not reach keys in further sizes.
 pub(crate) const COUNTED_SIZES: usize = 31;
 
-/// A rate that was counted at: see `counted_sizes`.
+/// A recorded rate: see `counted_sizes`.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct CountedRateWords {
-    /// In thousandths; 0: the place is free.
+    /// In thousandths; 0 if the place is free.
     pub(crate) hits: AtomicU64,
-    /// A `SizeWord`; 0: of no namespace yet.
+    /// A `SizeWord`; 0 without a namespace.
     pub(crate) size: AtomicU64,
 }
 
@@ -85,13 +85,13 @@ struct Header {
     version: AtomicU64,
     len: AtomicU64,
     secret: [AtomicU64; 2],
-    /// The size of the zone, by which everything is sized.
+    /// The size of the zone, from which the geometry is computed.
     size: AtomicU64,
-    /// The number of the configuration that is used.
+    /// Number of the current configuration.
     configuration: AtomicU64,
-    /// An `IdentityWord`: which node this is to stores.
+    /// An `IdentityWord`: the node's identity for stores.
     identity: AtomicU64,
-    /// Number of keys that were set to zero in the store.
+    /// Number of keys that were reset in the store.
     resets: AtomicU64,
     /// See `counted_sizes`.
     counted_sizes: [AtomicU64; COUNTED_SIZES],
@@ -103,55 +103,55 @@ const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 /// The version of everything in this file and of what the words in the slots mean.
 pub(super) const VERSION: u64 = 17;
 
-/// The parts of a table in memory.
+/// The regions of a table in memory.
 #[derive(Debug)]
 pub(crate) struct Parts<'m> {
     pub(crate) secret: [u64; 2],
-    /// The number of the configuration that is used.
+    /// Number of the current configuration.
     pub(crate) configuration: &'m AtomicU64,
-    /// An `IdentityWord`: which node this is to stores.
+    /// An `IdentityWord`: the node's identity for stores.
     pub(crate) identity: &'m AtomicU64,
-    /// Number of keys that were set to zero in the store.
+    /// Number of keys that were reset in the store.
     pub(crate) resets: &'m AtomicU64,
     /// See `counted_sizes`.
     pub(crate) counted_sizes: &'m [AtomicU64],
     pub(crate) counted_rates: &'m [CountedRateWords],
     pub(crate) directory: &'m [DirectoryEntry],
-    /// The definitions that workers made of the directory's namespaces: see `definitions`.
+    /// Definitions of the directory's namespaces by workers: see `definitions`.
     pub(crate) definitions: &'m [AtomicU64],
-    /// One line per worker for each namespace of the directory.
+    /// A line for each worker and each namespace of the directory.
     pub(crate) namespace_lines: &'m [NamespaceLine],
-    /// One line per namespace.
+    /// A line for each namespace.
     pub(crate) shared_lines: &'m [SharedLine],
     pub(crate) named: &'m [NamedWord],
-    /// One line per worker.
+    /// A line for each worker.
     pub(crate) zone_lines: &'m [ZoneLine],
-    /// One line for each namespace of the directory.
+    /// A line for each namespace of the directory.
     pub(crate) sync_lines: &'m [SyncLine],
     pub(crate) sync_slots: &'m [SyncSlot],
-    /// Owner of each buffer.
+    /// The owner of each buffer.
     pub(crate) buffers: &'m [AtomicU64],
-    /// Records, as many for each buffer.
+    /// The records of all buffers, the same number for each.
     pub(crate) records: &'m [Record],
-    /// Counters that are near their limits.
+    /// Counters near their limits.
     pub(crate) near: &'m [NearCell],
     pub(crate) sketches: Sketches<'m>,
     pub(crate) tags: &'m [AtomicU64],
-    /// 64 slots a word.
+    /// One bit for each slot.
     pub(crate) dirty: &'m [AtomicU64],
     pub(crate) buckets: &'m [Bucket],
 }
 
-/// The reason why memory holds no usable table.
+/// The reason why memory contains no usable table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// The memory is too small.
     TooSmall,
     /// The memory is not aligned to 64 bytes.
     Misaligned,
-    /// There is no table in it.
+    /// The memory contains no table.
     NotATable,
-    /// The table in it was made by a version that lays it out differently, or for another length.
+    /// The table has another layout version, or another length.
     OtherLayout,
 }
 
@@ -168,18 +168,18 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
-/// For what one configuration has room in a zone. What configurations before it had takes none of it.
+/// The room for one configuration in a zone. Previous configurations do not reduce it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneRoom {
     /// Number of namespaces.
     pub namespaces: usize,
-    /// Into how many shards those that are synced are divided, all together.
+    /// Number of shards of all synced namespaces together.
     pub shards: usize,
 }
 
 impl ZoneRoom {
-    /// The room in a zone of so many bytes: for 64 namespaces in 1 MiB, each of them divided into
-    /// the 16 shards that it has in a Redis Cluster.
+    /// Returns the room in a zone of `size` bytes: for 64 namespaces in 1 MiB, each with the 16
+    /// shards of a Redis Cluster.
     pub fn of(size: usize) -> ZoneRoom {
         let namespaces = (size >> 14).min(64).max(size >> 16);
         let shards = (size >> 10).min(1024).max(size >> 14);
@@ -190,7 +190,7 @@ impl ZoneRoom {
     }
 }
 
-/// The numbers of elements of each region.
+/// Number of elements in each region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Geometry {
     directory: usize,
@@ -209,10 +209,11 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// Computes the geometry of a region of `len` bytes in a zone of `size`.
+    /// Computes the geometry of a region of `len` bytes in a zone of `size` bytes.
     fn of(len: usize, size: usize) -> Result<Geometry, LayoutError> {
         let ZoneRoom { namespaces, shards } = ZoneRoom::of(size);
-        // Twice as many, or 64 more, so that those of the configuration before stay for a while.
+        // Twice as many, or 64 more, so that entries of the previous configuration stay for a
+        // while.
         let directory = (size >> 13).clamp(namespaces, namespaces.saturating_add(64));
         let directory = directory.min(1 << NamespaceIndex::BITS);
         let workers = (size >> 18).clamp(2, 16);
@@ -221,18 +222,18 @@ impl Geometry {
             .saturating_add(size_of::<SharedLine>())
             .saturating_add(size_of::<SyncLine>())
             .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
-        // A thousand policies, and stores.
+        // A thousand policies, and the stores.
         let named = (size >> 10).min(1100);
-        // Those that requests tell are few, as plans are.
+        // Requests choose few rates, such as one for each plan.
         let counted_rates = (size >> 13).clamp(2, 64);
-        // A hundredth of the memory. In a small zone there are 16, and the batches small.
+        // One percent of the memory. A small zone has 16 buffers, and small batches.
         let share = (len / 100).checked_div(size_of::<Record>()).unwrap_or_default();
         let records = (share / 16).clamp(8, MAX_RECORDS);
         let buffers = share.checked_div(records).unwrap_or_default();
         let buffers = buffers.clamp(1, 1024);
         let buffer =
             size_of::<AtomicU64>().saturating_add(records.saturating_mul(size_of::<Record>()));
-        // A thousand in 4 MiB, and as many as can be looked through in some microseconds in the largest.
+        // A thousand in 4 MiB. Even in the largest zone, all can be scanned in some microseconds.
         let near = (size >> 12).clamp(8, 4096);
         let (sketches, sketch_entries) = sketches_of(len, directory);
         let fixed = size_of::<Header>()
@@ -244,8 +245,7 @@ impl Geometry {
             .saturating_add(counted_rates.saturating_mul(size_of::<CountedRateWords>()))
             .saturating_add(shards.saturating_mul(size_of::<SyncSlot>()))
             .saturating_add(buffers.saturating_mul(buffer))
-            // What aligning the heads of sketches and the buckets after the words before them may take, and
-            // rounding up.
+            // Upper bound for aligning the heads of sketches and the buckets, and for rounding up.
             .saturating_add(align_of::<Slot>().saturating_mul(2))
             .saturating_add(size_of::<AtomicU64>());
         let bucket =
@@ -254,9 +254,9 @@ impl Geometry {
             .saturating_sub(fixed)
             .checked_div(bucket)
             .unwrap_or_default()
-            // An index of a slot and one more fit 32 bits.
+            // A slot's index plus one must fit into 32 bits.
             .min((u32::MAX as usize / WAYS).saturating_sub(1));
-        // A key has two different buckets.
+        // A key needs two different buckets.
         if buckets < 2 {
             return Err(LayoutError::TooSmall);
         }
@@ -276,16 +276,16 @@ impl Geometry {
     }
 }
 
-/// Returns the bytes of a sketch of so many entries.
+/// Returns the size in bytes of a sketch with `entries` entries.
 const fn sketch_len(entries: usize) -> usize {
     let words = size_of::<[AtomicU64; 2]>().saturating_add(size_of::<AtomicU32>());
     let entry = words.saturating_add(size_of::<SketchKey>());
     size_of::<SketchHead>().saturating_add(entries.saturating_mul(entry))
 }
 
-/// Returns the number of sketches in a region of `len` bytes, for at most so many namespaces, and
-/// of their entries. They take 1 %; in a small zone there are 4, of fewer entries, and in the
-/// smallest ones none.
+/// Returns the number of sketches in a region of `len` bytes, for at most this number of
+/// namespaces, and the number of their entries. They take 1 %. A small zone has 4 sketches with
+/// fewer entries, and the smallest zones have none.
 fn sketches_of(len: usize, namespaces: usize) -> (usize, usize) {
     const LEAST: usize = 4;
     const LEAST_ENTRIES: usize = 16;
@@ -303,25 +303,25 @@ fn sketches_of(len: usize, namespaces: usize) -> (usize, usize) {
     }
 }
 
-/// The number of words that have a bit for each slot of so many buckets.
+/// Returns the number of words with a bit for each slot of `buckets` buckets.
 pub(super) const fn dirty_words(buckets: usize) -> usize {
     buckets.saturating_mul(WAYS).div_ceil(64)
 }
 
-/// Hands out the parts of a region from its start.
+/// Splits a region into parts, from its start.
 struct Carver {
     region: NonNull<[u8]>,
     used: usize,
 }
 
 impl Carver {
-    /// The next `count` values of `T`.
+    /// Returns the next `count` values of `T`.
     ///
     /// # Safety
     ///
-    /// The region is valid for reads and writes during `'m`, is only accessed through the
-    /// returned references in that time, and its bytes at this place are valid values of `T`,
-    /// which consists of atomics only.
+    /// During `'m`, the region is valid for reads and writes, and is accessed only through the
+    /// returned references. The bytes at this place are valid values of `T`, which consists of
+    /// atomics only.
     unsafe fn next<'m, T>(&mut self, count: usize) -> Result<&'m [T], LayoutError> {
         let start = self.used.next_multiple_of(align_of::<T>());
         let end = size_of::<T>()
@@ -330,8 +330,8 @@ impl Carver {
             .filter(|&end| end <= self.region.len())
             .ok_or(LayoutError::TooSmall)?;
         self.used = end;
-        // SAFETY: `start..end` lies in the region, which is aligned to 64 bytes and so is
-        // `start` for `T`; the rest is the caller's promise.
+        // SAFETY: `start..end` is within the region, and the region is aligned to 64 bytes, so
+        // `start` is aligned for `T`. The caller vouches for the rest.
         Ok(unsafe {
             core::slice::from_raw_parts(self.region.cast::<u8>().add(start).cast().as_ptr(), count)
         })
@@ -339,18 +339,18 @@ impl Carver {
 }
 
 impl<'m> Parts<'m> {
-    /// Lays a new table out in `region`, which must be all zero.
+    /// Creates a new table in `region`, which must be all zero.
     ///
     /// # Safety
     ///
-    /// `region` is valid for reads and writes during `'m`, in all processes that share it, and is
-    /// only accessed through tables.
+    /// During `'m`, `region` is valid for reads and writes in all processes that share it, and is
+    /// accessed only through tables.
     pub(super) unsafe fn create(
         region: NonNull<[u8]>,
         size: usize,
         secret: [u64; 2],
     ) -> Result<Parts<'m>, LayoutError> {
-        // SAFETY: the caller's promise; zero is a valid value of every part.
+        // SAFETY: by the caller's contract; zero is a valid value of every part.
         let (header, parts) = unsafe { Self::carve(region, size, secret)? };
         let [k0, k1] = secret;
         header.secret[0].store(k0, Ordering::Relaxed);
@@ -358,21 +358,21 @@ impl<'m> Parts<'m> {
         header.len.store(region.len() as u64, Ordering::Relaxed);
         header.size.store(size as u64, Ordering::Relaxed);
         header.version.store(VERSION, Ordering::Relaxed);
-        // Last: what has the magic is whole. Pairs with the load in `open`.
+        // Last, so that a table with the magic number is complete. Pairs with the load in `open`.
         header.magic.store(MAGIC, Ordering::Release);
         Ok(parts)
     }
 
-    /// Finds the table that was made in `region`.
+    /// Opens the table in `region`.
     ///
     /// # Safety
     ///
-    /// As for [`Parts::create`].
+    /// See [`Parts::create`].
     pub(super) unsafe fn open(
         region: NonNull<[u8]>,
         size: usize,
     ) -> Result<Parts<'m>, LayoutError> {
-        // SAFETY: the caller's promise; every byte pattern is a valid value of every part.
+        // SAFETY: by the caller's contract; every byte pattern is a valid value of every part.
         let (header, mut parts) = unsafe { Self::carve(region, size, [0; 2])? };
         if header.magic.load(Ordering::Acquire) != MAGIC {
             return Err(LayoutError::NotATable);
@@ -390,8 +390,8 @@ impl<'m> Parts<'m> {
 
     /// # Safety
     ///
-    /// As for [`Parts::create`]; the bytes need not be zero, since the parts consist of atomic
-    /// integers, of which every byte pattern is a value.
+    /// See [`Parts::create`]. The bytes need not be zero, since the parts consist of atomic
+    /// integers, for which every byte pattern is valid.
     unsafe fn carve(
         region: NonNull<[u8]>,
         size: usize,
@@ -415,7 +415,8 @@ impl<'m> Parts<'m> {
         } = Geometry::of(region.len(), size)?;
         let entries = sketches.saturating_mul(sketch_entries);
         let mut carver = Carver { region, used: 0 };
-        // SAFETY: the caller's promise, for each part; `next` returns places that do not overlap.
+        // SAFETY: by the caller's contract, for each part; `next` returns places that do not
+        // overlap.
         unsafe {
             let header = carver.next::<Header>(1)?.first().ok_or(LayoutError::TooSmall)?;
             let parts = Parts {
@@ -458,11 +459,11 @@ mod tests {
 
     #[test]
     fn a_zone_of_any_size_is_used_well() {
-        // The smallest zone has 8 pages, of which nginx keeps at least one.
+        // The smallest zone has 8 pages, of which nginx uses at least one.
         for (len, percent) in [
             (7 * 4096, 60),
             (100_000, 65),
-            // 64 namespaces, and what 16 shards of each need, are an eighth of it.
+            // 64 namespaces with 16 shards each take an eighth of it.
             (1 << 20, 71),
             (10 << 20, 90),
             (64 << 20, 91),

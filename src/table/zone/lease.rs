@@ -1,11 +1,12 @@
-//! The lease of a sync: which worker may write what the node knows of the store.
+//! The lease of a sync: the right of one worker to write the node's state of the store.
 //!
-//! All of that is in shared memory ([`SyncSlot`](super::sync_slot::SyncSlot)), so that a worker that takes
-//! over from one that was killed goes on where that one stopped. A worker that was only stopped, and wakes
-//! when another has taken over, changes nothing any more: every write is a compare-and-swap from a value
-//! that was read before the lease was looked at, as in [`claim`](crate::table::slots::claim); and the worker that takes
-//! over changes every word in turn before it relies on it, since its term is part of the words. What is
-//! written of counters is covered in the same way, by [`pushed`](crate::table::slots::pushed).
+//! All of this state is in shared memory ([`SyncSlot`](super::sync_slot::SyncSlot)), so that a
+//! worker that takes over from a killed one continues where that one ended. A worker that was only
+//! stopped, and continues after another one has taken over, changes nothing any more. Every write
+//! is a compare-and-swap from a value that was read before the lease was checked, as in
+//! [`claim`](crate::table::slots::claim); and the worker that takes over changes every word before
+//! it relies on it, since the words contain its term. Writes to counters are protected in the same
+//! way, by [`pushed`](crate::table::slots::pushed).
 
 use super::sync_slot::{BatchWord, BufferWord, FIND_CHANGES, LeaseWord, Record, RepairWord};
 use super::sync_state::{MonotonicMillis, SyncState};
@@ -13,37 +14,38 @@ use crate::table::words::atomic::AtomicU64;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::table::words::fail::fail_point;
 
-/// The right to sync, until it is lost: [`SyncState::take_lease`].
+/// The right to sync, until another worker takes it: [`SyncState::take_lease`].
 #[derive(Debug)]
 pub struct Lease<'m> {
     pub(crate) state: SyncState<'m>,
     pub(super) term: u64,
 }
 
-/// Another worker has taken the lease.
+/// The error that another worker has taken the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLost;
 
-/// Tells whether a lease is held still. To be asked after a word was read, and before it is replaced.
+/// Returns whether a lease is still held. To be called after a word was read and before it is
+/// replaced.
 pub type IsHeld<'h> = &'h dyn Fn() -> bool;
 
-/// Lease for tests without one.
+/// A lease for tests, which is always held.
 #[cfg(test)]
 pub(crate) const HELD: IsHeld<'static> = &|| true;
 
-/// Confirms that a lease is held.
+/// Fails if the lease is not held any more.
 pub(crate) fn confirm(is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
     is_held().then_some(()).ok_or(LeaseLost)
 }
 
 impl<'m> SyncState<'m> {
-    /// Takes the lease for `lifetime` milliseconds, if no worker has it at `now`, and this is the newest
-    /// configuration.
+    /// Takes the lease for `lifetime` milliseconds, if no worker holds it at `now`, and this is the
+    /// newest configuration.
     pub fn take_lease(&self, now: MonotonicMillis, lifetime: u64) -> Option<Lease<'m>> {
         let word = &self.slot.lease;
         let old = LeaseWord(word.load(Acquire));
-        // After the lease was looked at: where a slot is released, the generation changes first, then
-        // the lease, so that either this sees it or the swap fails.
+        // After the lease was read: releasing a slot changes the generation first and then the
+        // lease, so either this sees the new generation or the exchange fails.
         if self.is_superseded() || old.deadline() > now.0 {
             return None;
         }
@@ -53,13 +55,13 @@ impl<'m> SyncState<'m> {
         fail_point!("lease.taken");
         let lease = Lease { state: *self, term };
         if old.deadline() != 0 {
-            // It was not given back: what its holder had taken of the changes is lost with it, and that holder
-            // may still be about to write.
+            // The lease was not released: the changes that its holder had taken are lost with it,
+            // and that holder may still be about to write.
             let mark = |word| RepairWord(word).taken_over(lease.tag()).0 | FIND_CHANGES;
             lease.replace(&self.slot.repair, mark).ok()?;
             fail_point!("lease.marked");
         }
-        // From now on no other worker's swap of this word succeeds.
+        // From now on no other worker's exchange of this word succeeds.
         let adopt = |word| match BatchWord(word) {
             batch if batch.count() == 0 => BatchWord::new(batch.acknowledged(), lease.tag(), 0).0,
             _ => word,
@@ -69,62 +71,63 @@ impl<'m> SyncState<'m> {
         Some(lease)
     }
 
-    /// Whether a worker has the lease, or was killed with it.
+    /// Returns whether a worker holds the lease, or was killed while it held it.
     pub fn is_leased(&self) -> bool {
         LeaseWord(self.slot.lease.load(Acquire)).deadline() != 0
     }
 
-    /// Returns a number that changes whenever the lease is taken, kept or given back.
+    /// Returns a number that changes whenever the lease is taken, renewed or released.
     pub fn holder_sign(&self) -> u64 {
-        // Relaxed: nothing else is read because of what it says.
+        // Relaxed: the number orders no other memory.
         self.slot.lease.load(Relaxed)
     }
 
-    /// Ends the lease at `now`, as if its holder had not come back in time.
+    /// Ends the lease at `now`, as if it had expired.
     pub fn end_lease(&self, now: MonotonicMillis) {
         let word = &self.slot.lease;
         let old = LeaseWord(word.load(Acquire));
         if old.deadline() > now.0 {
             let new = LeaseWord::new(old.term(), now.0);
-            // If it was renewed, taken or given back in this moment, its holder is alive.
+            // If the exchange fails, the lease was just renewed, taken or released, so its holder
+            // is alive.
             let _ = word.compare_exchange(old.0, new.0, AcqRel, Relaxed);
         }
     }
 }
 
 impl<'m> Lease<'m> {
-    /// Keeps the lease for `lifetime` milliseconds from `now` on.
+    /// Extends the lease to `lifetime` milliseconds from `now`.
     ///
     /// # Errors
     ///
-    /// [`LeaseLost`] if another has taken it.
+    /// [`LeaseLost`] if another worker has taken it.
     pub fn renew(&self, now: MonotonicMillis, lifetime: u64) -> Result<(), LeaseLost> {
         let new = LeaseWord::new(self.term, now.0.saturating_add(lifetime));
         self.replace(&self.state.slot.lease, |_| new.0)
     }
 
-    /// Gives the lease back.
+    /// Releases the lease.
     pub fn release(self) {
-        // Before: later, it is the next holder's.
+        // First, since afterwards the buffer is the next holder's.
         self.free_buffer();
         let released = LeaseWord::new(self.term, 0);
-        // If it is lost, there is nothing to give back.
+        // A lost lease need not be released.
         let _ = self.replace(&self.state.slot.lease, |_| released.0);
         fail_point!("lease.released");
     }
 
-    /// Notes which process has the lease, for [`SyncState::stats`].
+    /// Records which process holds the lease, for [`SyncState::stats`].
     pub fn record_holder(&self, process: u32) {
         self.state.line.held_by(process);
     }
 
-    /// Notes that a sync that began at `start` has ended well.
+    /// Records that a sync which began at `start` has succeeded.
     pub fn record_synced(&self, start: MonotonicMillis) {
-        // If the lease is lost, another worker notes it.
+        // If the lease is lost, another worker records it.
         let _ = self.replace(&self.state.slot.synced, |_| start.0);
     }
 
-    /// Confirms that what was read of the sync until now is of this holder.
+    /// Fails if another worker may have changed the sync's state that was read so far.
     ///
     /// # Errors
     ///
@@ -133,7 +136,7 @@ impl<'m> Lease<'m> {
         confirm(&|| self.is_held())
     }
 
-    /// Whether no other worker has taken the lease.
+    /// Returns whether no other worker has taken the lease.
     pub fn is_held(&self) -> bool {
         LeaseWord(self.state.slot.lease.load(Acquire)).term() == self.term
     }
@@ -145,7 +148,7 @@ impl<'m> Lease<'m> {
         new: impl Fn(u64) -> u64,
     ) -> Result<(), LeaseLost> {
         loop {
-            // Before the lease is looked at: see above.
+            // Before the lease is checked: see the module's documentation.
             let old = word.load(Acquire);
             if !self.is_held() {
                 return Err(LeaseLost);
@@ -156,7 +159,7 @@ impl<'m> Lease<'m> {
         }
     }
 
-    /// The tag of this term's records, by which they differ from those of other terms.
+    /// Returns the tag of this term's records, which distinguishes them from those of other terms.
     pub(crate) fn tag(&self) -> u16 {
         self.term as u16
     }
@@ -178,7 +181,7 @@ impl<'m> Lease<'m> {
         Ok(records.unwrap_or((core::slice::from_ref(&slot.inline), self.tag())))
     }
 
-    /// The buffer that was claimed in this term, and the number of the claim.
+    /// Returns the buffer that was claimed in this term, and the number of the claim.
     pub(super) fn claimed_buffer(&self) -> Option<(usize, u16)> {
         let SyncState { slot, index, buffers, .. } = self.state;
         let word = BufferWord(slot.buffer.load(Acquire));
@@ -186,7 +189,7 @@ impl<'m> Lease<'m> {
         Some((buffer, buffers.claim_of(buffer, index, self.term)?))
     }
 
-    /// Gives the buffer back that was claimed in this term, if no batch in it is sealed.
+    /// Releases the buffer that was claimed in this term, unless it contains a sealed batch.
     pub(super) fn free_buffer(&self) {
         if self.state.sealed_records() == 0
             && let Some((buffer, claim)) = self.claimed_buffer()
@@ -195,7 +198,7 @@ impl<'m> Lease<'m> {
         }
     }
 
-    /// Gives the buffer back of a batch that was sealed, in whatever term, and is no more.
+    /// Releases the buffer of a batch that was sealed in any term, and has ended.
     pub(crate) fn free_buffer_of(&self, batch: BatchWord) {
         let word = BufferWord(self.state.slot.buffer.load(Acquire));
         if let (Some(buffer), 1..) = (word.buffer(), batch.count()) {

@@ -1,4 +1,4 @@
-//! A table together with its memory, outside of nginx: on the heap, or in a file that processes share.
+//! A table with its memory, outside of nginx: on the heap, or in a file that processes share.
 //!
 //! A file begins with a page that says what it is:
 //!
@@ -8,13 +8,13 @@
 //! ready                     whether the table is whole
 //! ```
 //!
-//! The table follows. It lasts for as long as the machine runs: after a restart it is begun anew, since
-//! what was written of it when the machine stopped may be parts of several moments, and since leases
-//! are by a clock that begins again. A process that ends, however it does, leaves it as it is.
+//! The table follows. It is valid until the machine restarts, and is then created again: after a
+//! crash, the written parts may be of different moments, and leases use a clock that restarts. A
+//! process that ends in any way leaves the table intact.
 //!
-//! Two locks, which the kernel takes back from a process that ends ([`FileLock`]): one for the process that
-//! divides the memory, be it to lay the table out or to give a namespace its place; and one that all
-//! users have. Nothing that counts takes a lock.
+//! There are two locks, which the kernel releases if their process ends ([`FileLock`]). The process
+//! that changes the layout, to create the table or to give a namespace its entry, holds one; all
+//! users hold the other. Counting takes no lock.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -30,42 +30,42 @@ use crate::table::words::fail::fail_point;
 use crate::table::words::mapping::{FileLock, Mapping, memory_file, reserve, seal_length};
 use crate::table::words::system::{boot, random};
 
-/// A table, and the memory that it is in.
+/// A table and its memory.
 #[derive(Debug)]
 pub struct TableMemory {
-    /// It borrows the mapping, and is dropped before it.
+    /// Borrows the mapping, and is dropped before it.
     table: CounterTable<'static>,
     #[expect(dead_code, reason = "the table is in it")]
     mapping: Mapping,
     file: Option<File>,
 }
 
-/// The reason why there is no table in memory.
+/// The reason why there is no table.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The system has no memory, or does not give the file. Holds the cause.
+    /// The system has no memory, or denies access to the file.
     System(io::Error),
     /// The memory is too small for a table.
     TooSmall,
-    /// The file is of another kind than regular ones.
+    /// The file is not a regular file.
     NotAFile,
-    /// The file has something else in it.
+    /// The file has other content.
     NotATable,
-    /// The table in the file was made by another version.
+    /// The table has another version.
     OtherVersion,
-    /// The table in the file has another size. Holds that, in bytes.
+    /// The table has another size, in bytes.
     OtherSize(u64),
 }
 
-/// The page at the start of a file, which is some words.
+/// Size of the first page, of which only some words are used.
 const PAGE: usize = 4096;
 const WORDS: usize = PAGE / size_of::<AtomicU64>();
 const MAGIC: u64 = u64::from_be_bytes(*b"rl-table");
-/// Version of the page.
+/// Version of the first page.
 const VERSION: u64 = 1;
 
-/// A word of the page after magic, version and length.
+/// A word of the first page after magic, version and length.
 #[derive(Clone, Copy)]
 enum Word {
     Boot = 3,
@@ -73,35 +73,35 @@ enum Word {
     IsReady = 5,
 }
 
-/// Held while this process changes how memory is divided. A process's lock of a file ends with the first
-/// descriptor of it that it closes, so that this is held then, too.
+/// Held while this process changes the layout. Closing any descriptor of a file releases the
+/// process's lock on it, so this mutex also covers that.
 static SETUPS: Mutex<()> = Mutex::new(());
 
 pub(crate) fn setups() -> MutexGuard<'static, ()> {
-    // There is nothing in it that could be half done.
+    // A panic leaves nothing half-changed.
     SETUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TableMemory {
-    /// A new table in memory of this process.
+    /// Creates a table in memory of this process.
     ///
     /// # Errors
     ///
-    /// [`MemoryError::TooSmall`] below some 20 KiB; [`MemoryError::System`].
+    /// [`MemoryError::TooSmall`] below about 20 KiB; [`MemoryError::System`].
     pub fn heap(bytes: usize) -> Result<TableMemory, MemoryError> {
         let mapping = Mapping::heap(bytes.max(1))?;
         let region = mapping.memory();
-        // SAFETY: the memory is new, all zero, and lives as long as the table that is made of it: both are
-        // in one value, which drops the table first. The table is lent for that long only.
+        // SAFETY: the memory is new, all zero, and lives as long as the table. One value owns both,
+        // drops the table first, and lends it only while it owns it.
         let table = unsafe { CounterTable::create(region, region.len(), random()?)? };
         Ok(TableMemory { table, mapping, file: None })
     }
 
-    /// A new table in a file without a name, whose descriptor can be given to other processes.
+    /// Creates a table in an unnamed file, whose descriptor can be passed to other processes.
     ///
     /// # Errors
     ///
-    /// As [`TableMemory::heap`].
+    /// See [`TableMemory::heap`].
     pub fn memory_file(bytes: usize) -> Result<TableMemory, MemoryError> {
         check_room(bytes)?;
         let memory = Self::in_file(memory_file()?, bytes)?;
@@ -111,20 +111,20 @@ impl TableMemory {
         Ok(memory)
     }
 
-    /// The table in a file that was opened for reading and writing, which is made if the file is empty.
+    /// Opens the table in a file that is open for reading and writing; creates it in an empty file.
     ///
     /// # Errors
     ///
-    /// [`MemoryError`]; what the file held it still holds.
+    /// [`MemoryError`]; the file's content is then unchanged.
     pub fn in_file(file: File, bytes: usize) -> Result<TableMemory, MemoryError> {
         Self::set_up_file(file, Some(bytes))
     }
 
-    /// The table in a file that another process has opened, as long as that file is.
+    /// Opens the table in a file that another process has opened. Its size is that of the file.
     ///
     /// # Errors
     ///
-    /// [`MemoryError`]; what the file held it still holds.
+    /// [`MemoryError`]; the file's content is then unchanged.
     pub fn in_file_of_another(file: File) -> Result<TableMemory, MemoryError> {
         Self::set_up_file(file, None)
     }
@@ -141,7 +141,7 @@ impl TableMemory {
         Ok(TableMemory { table, mapping, file: Some(file) })
     }
 
-    /// Opens the table in a file, or makes it. Only one process at a time does.
+    /// Opens or creates the table in a file, in one process at a time.
     ///
     /// The table borrows the mapping.
     fn open(
@@ -158,7 +158,7 @@ impl TableMemory {
         let is_new = length == 0;
         let mapping = match is_new {
             true => make(file, wanted).inspect_err(|_| {
-                // As it was, so that another size can be tried.
+                // Truncated again, so that another size can be tried.
                 let _ = file.set_len(0);
             })?,
             false => {
@@ -173,18 +173,18 @@ impl TableMemory {
         let table = result?;
         // Processes that share a number count events a little slower.
         table.set_worker(usize::try_from(std::process::id()).unwrap_or_default());
-        // Another opening of the file can only be that of a process that has it still.
-        // A descriptor that another process gave is of the same opening as its own.
+        // Another open file description means that another process still uses the file. A
+        // descriptor from another process shares that process's description.
         let is_alone = !is_new && bytes_are_told && FileLock::Presence.try_alone(file)?;
         if is_alone {
-            // What namespaces had that are used no more is used again when it is needed.
+            // Entries of namespaces that are not used any more can be reassigned.
             table.begin_configuration(core::iter::empty());
         }
         FileLock::Presence.beside_others(file)?;
         Ok((mapping, table))
     }
 
-    /// Opens the table in a file that is mapped, or makes it if there is none of this start of the machine.
+    /// Opens the table in a mapped file; creates it if there is none since the machine's start.
     fn lay_out(mapping: &Mapping) -> Result<CounterTable<'static>, MemoryError> {
         let (page, region) = divide(mapping).ok_or(MemoryError::TooSmall)?;
         let [boot, boot_too] = boot();
@@ -192,14 +192,14 @@ impl TableMemory {
         let is_of_this_boot = word(Word::Boot)?.load(Ordering::Relaxed) == boot
             && word(Word::BootToo)?.load(Ordering::Relaxed) == boot_too;
         if is_of_this_boot && word(Word::IsReady)?.load(Ordering::Acquire) == 1 {
-            // SAFETY: the memory is a table's, by the words above; it stays mapped while the table lives,
-            // which the caller keeps with it. Other processes use it by tables only: what else may write
-            // to the file can put nothing in the way of that but other numbers into atomics.
+            // SAFETY: by the words above, the memory contains a table. The caller keeps the mapping
+            // as long as the table. Other processes use it through tables; any other writer can
+            // only change the numbers in atomics.
             return Ok(unsafe { CounterTable::open(region, region.len())? });
         }
         word(Word::IsReady)?.store(0, Ordering::Release);
         let secret = random()?;
-        // SAFETY: only this process has it, as it is not ready, and only this one sets it up.
+        // SAFETY: the table is not ready, so only this process uses the memory, under the lock.
         unsafe { region.cast::<u8>().write_bytes(0, region.len()) };
         fail_point!("file.cleared");
         // SAFETY: as above; the memory is all zero.
@@ -213,22 +213,22 @@ impl TableMemory {
         Ok(table)
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &CounterTable<'_> {
         &self.table
     }
 
-    /// The file that the table is in; `None`: it is in no file.
+    /// Returns the table's file; `None` on the heap.
     pub fn file(&self) -> Option<&File> {
         self.file.as_ref()
     }
 
-    /// Runs what changes how the table is divided: what gives a namespace its place. No other process, and
-    /// no other thread, does so at the same time.
+    /// Calls `change`, which changes the layout, such as by giving a namespace its entry. No other
+    /// process or thread does so at the same time.
     ///
     /// # Errors
     ///
-    /// If the file cannot be locked.
+    /// The file cannot be locked.
     pub fn set_up<T>(&self, change: impl FnOnce() -> T) -> io::Result<T> {
         let _turn = setups();
         let Some(file) = &self.file else {
@@ -248,7 +248,7 @@ impl Drop for TableMemory {
     }
 }
 
-/// Makes an empty file one for a table of this length in all.
+/// Prepares an empty file for a table, with `length` bytes in total.
 fn make(file: &File, length: u64) -> Result<Mapping, MemoryError> {
     let bytes = usize::try_from(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let header = [MAGIC, VERSION, length].map(u64::to_ne_bytes);
@@ -261,17 +261,17 @@ fn make(file: &File, length: u64) -> Result<Mapping, MemoryError> {
     Ok(Mapping::of_file(file, bytes)?)
 }
 
-/// Checks that the system has so much memory at all. A file in memory is never refused any: it would take
-/// all that there is, and then the system ends processes.
+/// Checks that the system has this much memory. A memory file has no limit of its own: it would use
+/// up all memory, and the kernel would kill processes.
 fn check_room(bytes: usize) -> io::Result<()> {
     let mut room: Vec<u8> = Vec::new();
     let reserved = room.try_reserve_exact(bytes);
-    // Nothing is written there; but it has to be asked for.
+    // Nothing is written there, but the compiler must not remove the allocation.
     core::hint::black_box(&mut room);
     reserved.map_err(|_| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Whether a file has a table of this length in it, as far as its first page tells.
+/// Checks that the file's first page describes a table of this length.
 fn check(file: &File, length: u64, wanted: u64) -> Result<(), MemoryError> {
     let mut header = [[0; 8]; 3];
     if file.read_exact_at(header.as_flattened_mut(), 0).is_err() {
@@ -288,21 +288,21 @@ fn check(file: &File, length: u64, wanted: u64) -> Result<(), MemoryError> {
         return Err(MemoryError::OtherSize(noted));
     }
     if length != noted {
-        // The process that made it was ended in between.
+        // The process that created the file ended in between.
         file.set_len(noted)?;
         reserve(file, noted)?;
     }
     Ok(())
 }
 
-/// The words of a mapped file's first page, and the memory of its table.
+/// Returns the words of a mapped file's first page, and the memory of its table.
 fn divide(mapping: &Mapping) -> Option<(&[AtomicU64], NonNull<[u8]>)> {
     let memory = mapping.memory();
     let rest = memory.len().checked_sub(PAGE)?;
-    // SAFETY: the memory is longer than a page, mapped while it is borrowed, aligned as pages are, and
-    // its first page is used as atomics only.
+    // SAFETY: the memory is longer than a page, page-aligned, and mapped while it is borrowed; its
+    // first page is used only as atomics.
     let page = unsafe { core::slice::from_raw_parts(memory.cast::<AtomicU64>().as_ptr(), WORDS) };
-    // SAFETY: within the memory.
+    // SAFETY: the offset is within the memory.
     let region = unsafe { memory.cast::<u8>().add(PAGE) };
     Some((page, NonNull::slice_from_raw_parts(region, rest)))
 }

@@ -1,4 +1,4 @@
-//! A zone's memory: its regions, and how one process sees them.
+//! A zone's memory: its regions, as one process sees them.
 //!
 //! - [`layout`]: where each region is; [`memory`], [`with_table`]: memory outside of nginx, and a table together with it
 //! - [`counter_table`]: the table as one process sees it; [`counter`], [`counter_ref`]: a counter, asked for and found again

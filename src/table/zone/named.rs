@@ -1,9 +1,9 @@
-//! Words that are found by a name: how often a policy rejected, what a node knows of a store.
+//! Words with names: a policy's rejections, or a node's state of a store.
 //!
-//! Names are those of one configuration: the process that brings it into effect claims a word for each,
-//! and frees those of names that are not used any more. A word keeps its value as long as its name is
-//! used. A worker that still serves an older configuration finds that a word is another one's, and leaves
-//! it alone.
+//! The names are those of one configuration. The process that starts the configuration claims a
+//! word for each name, and frees those of unused names. A word keeps its value while its name is
+//! used. A worker of an older configuration detects that a word belongs to another name, and does
+//! not change it.
 
 use super::counter_table::CounterTable;
 use super::layout::NamedWord;
@@ -12,11 +12,11 @@ use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 /// A kind of named words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
-    /// A store: its name, and where it is.
+    /// A store, by its name and address.
     Store,
-    /// The listener of a store: its name and its address.
+    /// The listener of a store's channel, by the store's name and address.
     Channel,
-    /// A policy: its namespace, and its name.
+    /// A policy, by its namespace and name.
     Policy,
 }
 
@@ -28,7 +28,8 @@ pub struct Named<'m> {
 }
 
 impl NameKind {
-    /// A number for the names of a kind, which nothing else has that is hashed with the zone's secret.
+    /// Returns the number of a kind, which separates its names from everything else that is hashed
+    /// with the zone's secret.
     fn tag(self) -> u8 {
         match self {
             NameKind::Store => 254,
@@ -39,10 +40,10 @@ impl NameKind {
 }
 
 impl<'m> CounterTable<'m> {
-    /// Claims a word for each name, and frees those of all other names. The first names are given
-    /// theirs first: there is one for each KiB of the zone, 1100 at most.
+    /// Claims a word for each name, in their order, and frees the words of all other names. There
+    /// is one word for each KiB of the zone, at most 1100.
     ///
-    /// Only one process does so at a time.
+    /// Only one process at a time may call this.
     pub fn claim_words<'n>(
         &self,
         names: impl Iterator<Item = (NameKind, [&'n str; 2])>,
@@ -57,9 +58,9 @@ impl<'m> CounterTable<'m> {
         ids.into_iter().map(|id| self.claim_word(id)).collect()
     }
 
-    /// Claims a word for one more name of the configuration that is used; `None`: there is no free one.
+    /// Claims a word for one more name of the current configuration; `None` if none is free.
     ///
-    /// Of several processes, one at a time may call it, and none claims others meanwhile.
+    /// Only one process at a time may call this, and none may claim other words meanwhile.
     pub fn join_word(&self, kind: NameKind, name: [&str; 2]) -> Option<Named<'m>> {
         self.claim_word(self.word_id(kind, name))
     }
@@ -69,13 +70,13 @@ impl<'m> CounterTable<'m> {
             return Some(known);
         }
         let free = self.word_of(0)?.word;
-        // In this order: a process that finds the name finds its own value.
+        // In this order, so that a process that finds the name finds its own value.
         free.value.store(0, Relaxed);
         free.id.store(id, Release);
         Some(Named { word: free, id })
     }
 
-    /// The word of a name; `None` if it has none.
+    /// Returns the word of a name; `None` without one.
     pub fn named(&self, kind: NameKind, name: [&str; 2]) -> Option<Named<'m>> {
         self.word_of(self.word_id(kind, name))
     }
@@ -87,7 +88,7 @@ impl<'m> CounterTable<'m> {
     }
 
     fn word_id(&self, kind: NameKind, [first, second]: [&str; 2]) -> u64 {
-        // With the length, it is known where the first part ends.
+        // Hashed with the length, so that the end of the first part is unambiguous.
         let name = [first.as_bytes(), second.as_bytes()].concat();
         let mask = self.hasher.mask(&name, kind.tag(), first.len() as u64);
         let [id, _] = mask.0;
@@ -96,7 +97,7 @@ impl<'m> CounterTable<'m> {
 }
 
 impl Named<'_> {
-    /// Its value; 0 if the word is another name's by now.
+    /// Returns the value; 0 if the word belongs to another name by now.
     pub fn get(&self) -> u64 {
         match self.is_ours() {
             true => self.word.value.load(Acquire),
@@ -104,15 +105,15 @@ impl Named<'_> {
         }
     }
 
-    /// Adds one.
+    /// Adds one to the value.
     pub fn count(&self) {
         if self.is_ours() {
             self.word.value.fetch_add(1, Relaxed);
         }
     }
 
-    /// Makes of the value what `change` says, in one step; `None` leaves it. Returns what it was
-    /// changed from and to.
+    /// Replaces the value with `change`'s result atomically; `None` leaves it. Returns the old and
+    /// the new value.
     pub(crate) fn update(&self, change: impl Fn(u64) -> Option<u64>) -> Option<(u64, u64)> {
         if !self.is_ours() {
             return None;
@@ -127,8 +128,8 @@ impl Named<'_> {
         }
     }
 
-    /// Whether the word is this name's still. One that is freed in this moment may still be counted in, for
-    /// the next name.
+    /// Returns whether the word still belongs to this name. A count at the moment of its release
+    /// may go to the next name.
     fn is_ours(&self) -> bool {
         self.word.id.load(Acquire) == self.id
     }
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(values, [1, 2, 0]);
 
         let second = claim(&[["api", "new"], ["api", "b"], ["api", "other"]]);
-        // Of the configuration before.
+        // From the previous configuration.
         a.unwrap().count();
         let values: Vec<_> = second.iter().map(|word| word.unwrap().get()).collect();
         assert_eq!(values, [0, 2, 0]);

@@ -1,21 +1,21 @@
-//! The cells of counters that are near their limits, and how near that is.
+//! The cells of counters near their limits, and the rule for when a counter is due.
 
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::table::words::atomic::AtomicU64;
 use crate::table::words::meta::Meta;
 
-/// A counter that came near its limit, or none.
+/// A cell: a counter that came near its limit, or none.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct NearCell {
     /// A [`NearWord`].
     pub(crate) counter: AtomicU64,
-    /// Its limit; a `LimitWord`.
+    /// A `LimitWord`: the counter's limit.
     pub(crate) limit: AtomicU64,
 }
 
-/// The counter of a cell: the index of its slot plus one, so that 0 is none, and the slot's
+/// The counter of a cell: the index of its slot plus one, so that 0 stands for none; the slot's
 /// generation; and whether the counter is due.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NearWord(pub(crate) u64);
@@ -40,19 +40,19 @@ impl NearWord {
         NearWord(self.0 & !Self::DUE)
     }
 
-    /// The slot, and its generation.
+    /// Returns the slot's index and its generation; `None` for an empty cell.
     pub(crate) fn counter(self) -> Option<(usize, u16)> {
         let index = usize::try_from(self.0 >> 32).ok()?.checked_sub(1)?;
         Some((index, (self.0 >> 16) as u16))
     }
 
-    /// Returns the tag that tells the cell's limit from that of an earlier counter.
+    /// Returns the tag that distinguishes the cell's limit from that of an earlier counter.
     pub(super) fn tag(self) -> u64 {
         (self.0 >> 32 ^ self.0 >> 16) & LimitWord::TAG
     }
 }
 
-/// A limit, by which algorithm it is read, and the tag of its counter.
+/// A limit, its algorithm, and the tag of its counter.
 pub(crate) struct LimitWord(pub(crate) u64);
 
 impl LimitWord {
@@ -77,33 +77,33 @@ impl LimitWord {
     }
 }
 
-/// The share of a limit that a node may keep from the store for a while: `share*L/N` hits.
+/// The share of a limit that a node may keep from the store for a while, `share*L/N` hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EarlyShare(u32);
 
 impl EarlyShare {
-    /// Nothing is pushed before its time.
+    /// No early pushes.
     pub const OFF: EarlyShare = EarlyShare(0);
     const BITS: u32 = 16;
 
-    /// Creates a share of so many thousandths of a percent, from 1 to 50,000.
+    /// Creates a share in thousandths of a percent, from 1 to 50,000.
     pub fn of_milli_percent(share: u32) -> EarlyShare {
-        // Twice the share, as what remains is compared with twice what is unpushed.
+        // Twice the share, since the rest of the limit is compared with twice the unpushed hits.
         let doubled = (u64::from(share) << (Self::BITS + 1)) / 100_000;
         let most = 1 << Self::BITS;
         EarlyShare(u32::try_from(doubled).unwrap_or(most).clamp(1, most))
     }
 
-    /// The share of a limit.
+    /// Returns the share of a limit, in hits.
     pub fn of(self, limit: Hits) -> Hits {
         let doubled = limit.thousandths().saturating_mul(self.0.into()) >> Self::BITS;
         Hits::from_thousandths(doubled / 2)
     }
 
-    /// Returns the hits of a counter that a node keeps from the store, by the limit and its rest:
-    /// with so many, the counter is due. `None`: the number of nodes is not known yet.
+    /// Returns the number of unpushed hits with which a counter is due, for its limit and the rest
+    /// of it. `None` while the number of nodes is unknown.
     pub(crate) fn kept(self, nodes: u32, limit: Hits, rest: Hits) -> Option<Hits> {
-        // At most 2^47 and 2^16: saturated, it is more than any hits.
+        // At most 2^47 times 2^16: if it saturates, it is more than any hits.
         let product = limit.thousandths().saturating_mul(self.0.into());
         let most = (product >> Self::BITS).max(rest.thousandths());
         let twice_nodes = i64::from(nodes).wrapping_mul(2);
@@ -114,13 +114,14 @@ impl EarlyShare {
     }
 }
 
-/// A limit that a counter was just asked of.
+/// The limit that a counter was just asked about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NearLimit {
     pub(crate) hits: Hits,
-    /// By what it is read; `None`: it refuses nothing, and all that is counted is what it limits.
+    /// The limit's algorithm; `None` if the limit refuses nothing, and only the counted hits
+    /// matter.
     pub(crate) algorithm: Option<Algorithm>,
 }
 
-/// The most nodes that are counted.
+/// Most nodes that are distinguished.
 pub(super) const MAX_NODES: u64 = (1 << 14) - 1;

@@ -3,7 +3,7 @@
 use super::counter_table::CounterTable;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire};
 
-/// The word of the zone's identity: the present one, and the last one that was logged.
+/// The word of the zone's identity: the current identity, and the last one that was logged.
 #[derive(Clone, Copy)]
 struct IdentityWord(u64);
 
@@ -22,8 +22,8 @@ impl IdentityWord {
 }
 
 impl<'m> CounterTable<'m> {
-    /// The identity of this node: random, and the same as long as the zone lives, unless
-    /// another node turns out to have it too ([`Lease::take_identity`]).
+    /// Returns this node's identity. It is random, and constant while the zone exists, unless
+    /// another node has the same one ([`Lease::take_identity`]).
     pub fn node(&self) -> [u64; 2] {
         self.node_of(IdentityWord(self.parts.identity.load(Acquire)).present())
     }
@@ -34,8 +34,8 @@ impl<'m> CounterTable<'m> {
         [high ^ u64::from(identity), low]
     }
 
-    /// Notes that the node's present identity is logged; returns whether it was not yet, by any worker: then
-    /// this one has to log it.
+    /// Records that the current identity is logged. Returns whether no worker had recorded it, so
+    /// that this one must log it.
     pub fn record_identity(&self) -> bool {
         let note = |word| {
             let word = IdentityWord(word);
@@ -46,7 +46,7 @@ impl<'m> CounterTable<'m> {
         logged.is_ok()
     }
 
-    /// The identity that is taken in place of `old`: `random`, unless there is another one by now.
+    /// Returns the identity that replaces `old`: `random`, unless it was replaced before.
     pub(crate) fn identity_after(&self, old: u32, random: u32) -> u32 {
         let take = |word| {
             let word = IdentityWord(word);

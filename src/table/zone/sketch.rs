@@ -2,10 +2,10 @@
 //! Space-Saving algorithm (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and
 //! Top-k Elements in Data Streams, 2005).
 //!
-//! A key that has an entry is counted there. One that has none takes the entry with the smallest count, and
-//! goes on from that count, which is noted as its error: so `count - error <= rejections <= count` for all that
-//! have an entry, and any other key was rejected no more often than the smallest count. All counts are halved
-//! with every minute that begins.
+//! A key with an entry is counted in it. A key without one takes the entry with the smallest count
+//! and continues from that count, which is stored as its error. So `count - error <= rejections <=
+//! count` holds for all keys with an entry, and no other key has more rejections than the smallest
+//! count. All counts are halved at the start of every minute.
 //!
 //! ```text
 //!  63                        24 23          8 7         0
@@ -14,13 +14,14 @@
 //! +----------------------------+-------------+-----------+
 //! ```
 //!
-//! A count is as of its minute, and halved when it is read or changed later. To count is one
-//! compare-and-swap of the word. An entry is given to another key under a lock of the sketch, in steps, each
-//! of which may be the last of a killed process: the version becomes odd, and the entry counts for no key;
-//! then come the error, the name and the hash; then the version becomes even with the new count. An entry
-//! that was left odd is the first to be given away. The lock ends after [`LOCK_MILLIS`]; a process that
-//! lost it notices before each write, as in [`claim`](crate::table::slots::claim). Nothing waits for the lock: a rejection that
-//! meets it is noted as missed, by which counts may be too small.
+//! A count is of its minute, and is halved when it is read or changed later. Counting is one
+//! compare-and-swap of the word. An entry is given to another key under a lock of the sketch, in
+//! steps, after each of which the process may be killed: the version becomes odd, so that the entry
+//! counts for no key; the error, the name and the hash follow; then the version becomes even with
+//! the new count. An entry with an odd version is given away first. The lock expires after
+//! [`LOCK_MILLIS`]. A process that lost it detects that before each write, as in
+//! [`claim`](crate::table::slots::claim). No process waits for the lock: a rejection that finds it
+//! held is counted as missed, and counts may be too small by that number.
 
 use super::sketch_name::SketchName;
 use crate::policy::window::UnixMillis;
@@ -28,37 +29,37 @@ use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::table::words::atomic::{AtomicU32, AtomicU64};
 use crate::table::words::fail::fail_point;
 
-/// The keys of a sketch, if the zone is large enough.
+/// Most keys of a sketch, if the zone is large enough.
 pub(super) const MAX_ENTRIES: usize = 256;
 
-/// For how long a process that replaces an entry is thought to be at it.
+/// Longest time that replacing an entry takes, in milliseconds.
 const LOCK_MILLIS: u64 = 100;
 
-/// Number of attempts to take the entry with the smallest count while others change it.
+/// Attempts to take the entry with the smallest count while other processes change it.
 const ATTEMPTS: u32 = 4;
 
-/// The words of a sketch beside its entries.
+/// The words of a sketch without its entries.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct SketchHead {
-    /// One more than the number of the namespace that has it; 0: none.
+    /// The number of the owning namespace plus one; 0 without an owner.
     pub(crate) owner: AtomicU64,
     /// A `LockWord`.
     lock: AtomicU64,
-    /// Number of rejections that were not counted. A `SketchCount`.
+    /// A `SketchCount`: rejections that were not counted.
     missed: AtomicU64,
 }
 
-/// The words of an entry beside its count and its hash.
+/// The words of an entry without its count and its hash.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct SketchKey {
-    /// Part of the count that may be of other keys. A `SketchCount`.
+    /// A `SketchCount`: the part of the count that may belong to other keys.
     error: AtomicU64,
     name: [AtomicU64; SketchName::WORDS],
 }
 
-/// All sketches of a zone: the same number of entries each.
+/// All sketches of a zone, with the same number of entries each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sketches<'m> {
     pub(crate) heads: &'m [SketchHead],
@@ -69,7 +70,7 @@ pub(crate) struct Sketches<'m> {
     pub(crate) hints: &'m [AtomicU32],
 }
 
-/// One of them.
+/// A sketch of a zone.
 #[derive(Clone, Copy)]
 pub(crate) struct Sketch<'m> {
     pub(crate) head: &'m SketchHead,
@@ -79,18 +80,18 @@ pub(crate) struct Sketch<'m> {
     hints: &'m [AtomicU32],
 }
 
-/// A key that is in a sketch.
+/// A rejected key in a sketch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedKey {
-    /// The name that it is counted under; of one that is longer than is kept, its digest.
+    /// The key's name; for a name that is too long for an entry, its digest.
     pub name: Vec<u8>,
-    /// Upper bound of the number of rejections, but for missed ones.
+    /// Upper bound of the rejections, except for missed ones.
     pub count: u64,
-    /// Part of it that may be of other keys.
+    /// The part of the count that may belong to other keys.
     pub error: u64,
 }
 
-/// A count as of a minute.
+/// A count, and its minute.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SketchCount(u64);
 
@@ -109,32 +110,32 @@ impl SketchCount {
         self.0 as u8
     }
 
-    /// Whether the entry is being given to another key.
+    /// Returns whether the entry is being given to another key.
     fn is_changing(self) -> bool {
         self.version() & 1 == 1
     }
 
-    /// Returns the number of halvings by `minute`: none if the clock was set back.
+    /// Returns the number of halvings until `minute`; 0 if the clock was set back.
     fn halvings(self, minute: u16) -> u32 {
         let passed = minute.wrapping_sub(self.minute()).cast_signed();
         u32::try_from(passed).unwrap_or(0).min(63)
     }
 
-    /// The count in `minute`.
+    /// Returns the count in `minute`.
     fn at(self, minute: u16) -> u64 {
         self.0 >> 24 >> self.halvings(minute)
     }
 
-    /// Returns the halved count, rounded up.
+    /// Returns the count in `minute`, with each halving rounded up.
     fn at_most(self, minute: u16) -> u64 {
         let rest = (1_u64 << self.halvings(minute)).wrapping_sub(1);
         (self.0 >> 24).saturating_add(rest) >> self.halvings(minute)
     }
 
-    /// One more.
+    /// Returns the count after one more rejection.
     fn next(self, minute: u16) -> SketchCount {
         let minute = match self.halvings(minute) {
-            // A clock that was set back does not halve it again.
+            // After the clock was set back, the count is not halved again.
             0 => self.minute(),
             _ => minute,
         };
@@ -142,7 +143,7 @@ impl SketchCount {
     }
 }
 
-/// Since when the lock is held, and how often it was taken.
+/// The time since which the lock is held, and the number of times that it was taken.
 #[derive(Clone, Copy)]
 struct LockWord(u64);
 
@@ -153,7 +154,7 @@ impl LockWord {
         LockWord(taken << Self::TIME_BITS | since & ((1 << Self::TIME_BITS) - 1))
     }
 
-    /// In milliseconds; 0: it is free.
+    /// Returns the time in milliseconds; 0 if the lock is free.
     fn since(self) -> u64 {
         self.0 & ((1 << Self::TIME_BITS) - 1)
     }
@@ -163,18 +164,18 @@ impl LockWord {
     }
 }
 
-/// The right to give entries away, until it is lost.
+/// The lock for giving entries away, until it expires.
 struct SketchLock<'m> {
     word: &'m AtomicU64,
     mine: LockWord,
 }
 
 impl<'m> SketchLock<'m> {
-    /// Takes the lock at `now`, unless another process has it.
+    /// Takes the lock at `now`, unless another process holds it.
     fn take(word: &'m AtomicU64, now: UnixMillis) -> Option<SketchLock<'m>> {
         let old = LockWord(word.load(Acquire));
         let mine = LockWord::new(now.0.max(1), old.taken().wrapping_add(1));
-        // Also if the clock was set back.
+        // A distant time in the future means that the clock was set back.
         let is_held = old.since() != 0 && old.since().abs_diff(mine.since()) <= LOCK_MILLIS;
         if is_held {
             return None;
@@ -184,10 +185,11 @@ impl<'m> SketchLock<'m> {
         taken.ok().map(|_| SketchLock { word, mine })
     }
 
-    /// Replaces a word while the lock is held. `None`: it is lost.
+    /// Replaces a word while the lock is held. `None` if it is lost.
     fn replace(&self, word: &AtomicU64, new: u64) -> Option<()> {
         loop {
-            // Before the lock is looked at: whoever takes it over changes the word, and this fails.
+            // Before the lock is checked: a process that takes the lock over changes the word, so
+            // that this exchange fails.
             let old = word.load(Acquire);
             if self.word.load(Acquire) != self.mine.0 {
                 return None;
@@ -202,14 +204,14 @@ impl<'m> SketchLock<'m> {
 
     fn release(self) {
         let free = LockWord::new(0, self.mine.taken());
-        // If it is lost, it is another's.
+        // A lost lock belongs to another process.
         let _ = self.word.compare_exchange(self.mine.0, free.0, Release, Relaxed);
         fail_point!("sketch.unlocked");
     }
 }
 
 impl<'m> Sketches<'m> {
-    /// The one of this number.
+    /// Returns the sketch with this number.
     pub(crate) fn get(&self, index: usize) -> Option<Sketch<'m>> {
         let entries = self.counts.len().checked_div(self.heads.len())?;
         let start = index.checked_mul(entries)?;
@@ -229,7 +231,7 @@ fn minute_of(now: UnixMillis) -> u16 {
 }
 
 impl Sketch<'_> {
-    /// Counts a rejection of the key with this name and this hash, which is not 0.
+    /// Counts a rejection of the key with this name and hash. The hash must not be 0.
     pub(crate) fn count(&self, hash: u64, name: &[u8], now: UnixMillis) {
         let minute = minute_of(now);
         let is_counted = match self.find(hash) {
@@ -237,13 +239,13 @@ impl Sketch<'_> {
             None => false,
         };
         if !is_counted && self.replace(hash, &SketchName::of(name), now).is_none() {
-            // Another process changes it in this moment.
+            // Another process is changing the entries at this moment.
             let bump = |word| Some(SketchCount(word).next(minute).0);
             let _ = self.head.missed.fetch_update(AcqRel, Acquire, bump);
         }
     }
 
-    /// The entry of a hash.
+    /// Returns the entry of a hash.
     fn find(&self, hash: u64) -> Option<usize> {
         let hint = self.hint_of(hash)?;
         let index = hint.load(Relaxed) as usize;
@@ -261,14 +263,15 @@ impl Sketch<'_> {
         self.hints.get(index)
     }
 
-    /// Counts in an entry, if it is that of the hash.
+    /// Counts in an entry, if it has this hash. Returns whether it did.
     fn count_in(&self, index: usize, hash: u64, minute: u16) -> bool {
         let (Some(count), Some(word)) = (self.counts.get(index), self.hashes.get(index)) else {
             return false;
         };
         loop {
             let old = SketchCount(count.load(Acquire));
-            // The hash after the count: whoever gives the entry away changes that first.
+            // The hash is read after the count: a process that gives the entry away changes the
+            // hash first.
             if old.is_changing() || word.load(Acquire) != hash {
                 return false;
             }
@@ -280,7 +283,7 @@ impl Sketch<'_> {
         }
     }
 
-    /// Gives a key that has no entry the one with the smallest count. `None`: it has none.
+    /// Gives a key without an entry the one with the smallest count. `None` if that fails.
     #[cold]
     fn replace(&self, hash: u64, name: &SketchName, now: UnixMillis) -> Option<()> {
         let lock = SketchLock::take(&self.head.lock, now)?;
@@ -296,7 +299,7 @@ impl Sketch<'_> {
         name: &SketchName,
         minute: u16,
     ) -> Option<()> {
-        // Another process may have given it one before it released the lock.
+        // Another process may have given the key an entry before it released the lock.
         if (0..self.hashes.len()).any(|index| self.count_in(index, hash, minute)) {
             return Some(());
         }
@@ -307,7 +310,8 @@ impl Sketch<'_> {
             if !old.is_changing() && old.at(minute) > least {
                 return None;
             }
-            // Odd from here on, and another number than a former owner of the lock knows.
+            // The version is odd from here on, and differs from the ones that a former holder of
+            // the lock knows.
             let version = old.version() | 1;
             let version = version.wrapping_add(if old.is_changing() { 2 } else { 0 });
             let odd = SketchCount::new(old.at(minute), minute, version);
@@ -323,7 +327,7 @@ impl Sketch<'_> {
         lock.replace(self.hashes.get(index)?, hash)?;
         let version = old.version().wrapping_add(1);
         let new = SketchCount::new(least.saturating_add(1), minute, version);
-        // It fails if the lock was lost, and the next owner has taken the entry.
+        // Fails if the lock was lost and the next holder has taken the entry.
         let swapped = count.compare_exchange(old.0, new.0, AcqRel, Relaxed);
         fail_point!("sketch.replaced");
         if let Some(hint) = self.hint_of(hash) {
@@ -332,17 +336,17 @@ impl Sketch<'_> {
         swapped.ok().map(|_| ())
     }
 
-    /// The entry that is to be given away, and the smallest count of all that are whole.
+    /// Returns the entry to give away, and the smallest count of all complete entries.
     fn smallest(&self, minute: u16) -> Option<(usize, u64)> {
         let words = || self.counts.iter().map(|word| SketchCount(word.load(Acquire)));
         let whole = words().enumerate().filter(|(_, word)| !word.is_changing());
         let (index, smallest) = whole.min_by_key(|(_, word)| word.at(minute))?;
-        // One that a killed process has left.
+        // An incomplete entry, which a killed process has left.
         let left = words().position(SketchCount::is_changing);
         Some((left.unwrap_or(index), smallest.at(minute)))
     }
 
-    /// The keys, those with the largest counts first; and how many rejections were not counted.
+    /// Returns the keys by descending counts, and the number of rejections that were not counted.
     pub(crate) fn top(&self, now: UnixMillis) -> (Vec<RejectedKey>, u64) {
         let minute = minute_of(now);
         let entries = 0..self.counts.len();
@@ -352,11 +356,11 @@ impl Sketch<'_> {
         (keys, missed.at_most(minute))
     }
 
-    /// The key of an entry, if it has one.
+    /// Returns the key of an entry; `None` without one.
     fn key(&self, index: usize, minute: u16) -> Option<RejectedKey> {
         let (count, key) = (self.counts.get(index)?, self.keys.get(index)?);
         let before = SketchCount(count.load(Acquire));
-        // Acquire, each: they are read before it is looked at whether the entry is still the same.
+        // All loads are Acquire, since they precede the check that the entry is unchanged.
         let error = SketchCount(key.error.load(Acquire));
         let name = SketchName::from_words(key.name.each_ref().map(|word| word.load(Acquire)));
         let after = SketchCount(count.load(Acquire));
@@ -369,7 +373,7 @@ impl Sketch<'_> {
         })
     }
 
-    /// Forgets everything: it is no namespace's any more.
+    /// Clears the sketch. It must not belong to a namespace.
     pub(crate) fn clear(&self) {
         for (hash, count) in self.hashes.iter().zip(self.counts) {
             hash.store(0, Relaxed);

@@ -1,4 +1,4 @@
-//! The names of keys in a sketch, as far as an entry has room for them.
+//! The names of keys in a sketch. A name that is too long for an entry is stored as a digest.
 //!
 //! ```text
 //! length, 0 to 39; up to 39 bytes of the name
@@ -7,7 +7,7 @@
 
 use crate::policy::key::{digest_in, digest_of, name_of_digest};
 
-/// A name in an entry: the name itself, or its digest.
+/// A name in an entry, or its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SketchName([u8; SketchName::LEN]);
 
@@ -16,7 +16,8 @@ impl SketchName {
     const LEN: usize = 8 * Self::WORDS;
     const DIGEST: u8 = u8::MAX;
 
-    /// Creates the entry's form of a name that is counted under. A name that is a digest stays one.
+    /// Creates the entry's form of a counted name. A name that is a digest already is stored as
+    /// one.
     pub(super) fn of(name: &[u8]) -> SketchName {
         let mut bytes = [0; Self::LEN];
         let digest;
@@ -48,7 +49,7 @@ impl SketchName {
         SketchName(bytes)
     }
 
-    /// The name.
+    /// Returns the name.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let [first, rest @ ..] = &self.0;
         match (*first, rest.first_chunk()) {

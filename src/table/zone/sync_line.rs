@@ -46,7 +46,7 @@ impl SyncLine {
         count_by(&SyncStats::BOUNDS, &self.durations, cycle.duration);
     }
 
-    /// Counts an exchange with the store, which took so many microseconds.
+    /// Counts an exchange with the store that took `micros` microseconds.
     pub(super) fn exchanged(&self, micros: u64) {
         add(&self.exchange_sum, micros);
         count_by(&SyncStats::EXCHANGE_BOUNDS, &self.exchanges, micros);

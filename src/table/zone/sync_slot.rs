@@ -1,5 +1,5 @@
-//! The words of one sync in shared memory: of a namespace's shard with its store. What they mean together
-//! is written in `lease`, `progress`, `batches` and `buffers`.
+//! The words of one sync in shared memory: of a namespace's shard with its store. `lease`,
+//! `progress`, `batches` and `buffers` describe their use.
 
 use crate::policy::reserve::Grants;
 use crate::policy::window::UnixMillis;
@@ -8,33 +8,35 @@ use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Release};
 use crate::table::words::fail::fail_point;
 use crate::table::words::meta::NamespaceIndex;
 
-/// The sync of one namespace and shard with its store.
+/// The words of one sync.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct SyncSlot {
     /// Owner of the words: the namespace's index plus one, and the shard; 0: the slot is free.
     pub(crate) owner: AtomicU64,
-    /// A [`LeaseWord`]: which worker syncs now.
+    /// A [`LeaseWord`]: the lease of the worker that syncs.
     pub(super) lease: AtomicU64,
-    /// Repair that is due, and epochs that were left.
+    /// A [`RepairWord`]: pending repairs, and left epochs.
     pub(crate) repair: AtomicU64,
-    /// The store's epoch; 0: not known.
+    /// The store's epoch; 0 if it is unknown.
     pub(crate) epoch: AtomicU64,
-    /// Position up to which the store's changes were seen; a first word of 0: none were.
+    /// Position up to which the store's changes were read. A first word of 0 stands for no
+    /// position.
     pub(crate) position: [AtomicU64; 2],
-    /// The number of the last batch that was acknowledged, and whether the next one is sealed.
+    /// A [`BatchWord`]: the last acknowledged batch, and the next one.
     pub(crate) batch: AtomicU64,
-    /// Buffer of the next batch: see `buffers`.
+    /// A [`BufferWord`]: the buffer of the next batch.
     pub(crate) buffer: AtomicU64,
-    /// [`Nonces`]: random bits of the last batch that was acknowledged, and of the next one.
+    /// [`Nonces`]: random bits of the last acknowledged batch, and of the next one.
     pub(crate) nonces: AtomicU64,
-    /// Under which identity batches are sent, and until when the store knows that at least.
+    /// A [`Standing`]: the identity of the batches, and the time until which the store knows it at
+    /// least.
     pub(crate) standing: AtomicU64,
-    /// Start of the last sync that ended well; 0: none did in this configuration.
+    /// Start of the last successful sync; 0 if there was none in this configuration.
     pub(crate) synced: AtomicU64,
-    /// A [`ModeWord`]: what is fetched; or where the store decides, and nothing is, what it has charged ahead.
+    /// A [`ModeWord`]: the fetched windows; or, if the store decides, its charges for reserves.
     pub(crate) mode: AtomicU64,
-    /// A batch of one record, for want of a buffer.
+    /// The record of a batch without a buffer.
     pub(crate) inline: Record,
 }
 
@@ -46,31 +48,31 @@ const _: () = assert!(size_of::<SyncSlot>() == 2 * 64);
 #[derive(Debug, Default)]
 pub(crate) struct Record(pub(crate) [AtomicU64; 4]);
 
-/// The most records that a batch may have.
+/// Most records of a batch.
 pub(crate) const MAX_RECORDS: usize = 320;
 
-/// The owner of a slot: one more than the namespace's index and the shard.
+/// Returns the owner's word: the namespace's index plus one, and the shard.
 pub(crate) fn owner_word(namespace: NamespaceIndex, shard: u16) -> u64 {
     (u64::from(namespace.0) << 16 | u64::from(shard)).wrapping_add(1)
 }
 
 impl SyncSlot {
-    /// The namespace and shard that have the slot; `None`: it is free.
+    /// Returns the namespace and shard that own the slot; `None` if it is free.
     pub(crate) fn owner(&self) -> Option<(NamespaceIndex, u16)> {
         let owner = self.owner.load(Acquire).checked_sub(1)?;
         Some((NamespaceIndex((owner >> 16) as u16), owner as u16))
     }
 
-    /// Forgets the store. The holder of the lease has lost it.
+    /// Clears the state of the store. The holder of the lease loses it.
     pub(crate) fn begin_anew(&self) {
         let next_term = |word| {
             let term = LeaseWord(word).term().wrapping_add(1);
             Some(LeaseWord::new(term, 0).0)
         };
-        // Cannot fail: there is always a next term.
+        // There is always a next term, so this cannot fail.
         let _ = self.lease.fetch_update(AcqRel, Acquire, next_term);
         fail_point!("sync.ended");
-        // What the last holder was about to seal stays unsealed.
+        // A batch that the last holder was about to seal stays unsealed.
         let tag = LeaseWord(self.lease.load(Acquire)).term() as u16;
         let no_batch = BatchWord::new(0, tag, 0).0;
         let [position, _] = &self.position;
@@ -87,35 +89,36 @@ impl SyncSlot {
     }
 }
 
-/// A flag of [`SyncSlot::repair`]: changes were lost with a lease, and are to be looked for.
+/// A flag of [`SyncSlot::repair`]: changes were lost with a lease, and all counters must be
+/// checked.
 pub(crate) const FIND_CHANGES: u64 = 1;
-/// All that still matters is to be sent anew.
+/// All hits that still matter must be sent again.
 pub(crate) const SEND_ANEW: u64 = 2;
-/// A worker that had lost the lease applied an answer: see `Lease::confirm_applied`.
+/// A worker that had lost the lease has applied an answer: see `Lease::confirm_applied`.
 pub(crate) const FETCH_ANEW: u64 = 4;
-/// With [`SEND_ANEW`]: the store has lost what it had charged ahead, as it is in another epoch.
+/// With [`SEND_ANEW`]: the store is in another epoch, and has lost its charges for reserves.
 pub(crate) const VOID_RESERVES: u64 = 8;
 
-/// A sync's memory that depends on its mode. Where others' counts are fetched: a hash of the window
-/// sizes that are fetched, with the highest bit. Where the node only pushes: [`Grants`] as a word.
+/// The state of a sync that depends on its mode. For a sync that fetches: a hash of the fetched
+/// window sizes, with the highest bit set. For one that only pushes: its [`Grants`] as a word.
 #[derive(Clone, Copy)]
 pub(crate) struct ModeWord(pub(crate) u64);
 
 impl ModeWord {
     const FETCHES: u64 = 1 << 63;
 
-    /// The word of a sync that fetches windows of which this is a hash.
+    /// Returns the word of a sync that fetches windows with this hash.
     pub(crate) fn fetching(hash: u64) -> ModeWord {
-        // Never the word of lost grants, which is all ones.
+        // Differs from the word of lost grants, which is all ones.
         ModeWord((hash | Self::FETCHES) & !1)
     }
 
-    /// The word of a sync that only pushes.
+    /// Returns the word of a sync that only pushes.
     pub(crate) fn pushing(grants: Grants) -> ModeWord {
         ModeWord(grants.to_word())
     }
 
-    /// Returns what the store has charged ahead: nothing, if the sync fetches.
+    /// Returns the state of the store's charges for reserves. A sync that fetches has none.
     pub(crate) fn grants(self) -> Grants {
         match self.is_fetching() {
             true => Grants::None,
@@ -123,13 +126,13 @@ impl ModeWord {
         }
     }
 
-    /// Whether it is of a sync that fetches.
+    /// Returns whether this is of a sync that fetches.
     pub(crate) fn is_fetching(self) -> bool {
         self.0 & Self::FETCHES != 0 && self.0 != Grants::Lost.to_word()
     }
 }
 
-/// A lease's word: the term, then the time at which it ends, 0 if it was given back.
+/// The word of a lease: its term, and the time at which it ends, which is 0 after a release.
 #[derive(Clone, Copy)]
 pub(crate) struct LeaseWord(pub(crate) u64);
 
@@ -151,8 +154,8 @@ impl LeaseWord {
     }
 }
 
-/// The word of the batches: how many the store has acknowledged, and of the next one, once it is
-/// sealed, the tag of its records and their number; before, the tag of the lease's term.
+/// The word of the batches: the number of acknowledged ones; and for the next one, once it is
+/// sealed, the tag and the number of its records, or before that, the tag of the lease's term.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BatchWord(pub(crate) u64);
 
@@ -174,14 +177,14 @@ impl BatchWord {
         (self.0 >> Self::COUNT_BITS) as u16
     }
 
-    /// The number of records; 0: no batch is sealed.
+    /// Returns the number of records; 0 if no batch is sealed.
     pub(crate) fn count(self) -> usize {
         (self.0 & ((1 << Self::COUNT_BITS) - 1)) as usize
     }
 }
 
-/// The word of the nonces: of the last batch with an even number and of the last one with an odd
-/// number, each acknowledged or sealed; and the term in which it was written.
+/// The nonces of the last batch with an even number and of the last one with an odd number, each
+/// acknowledged or sealed; and the term in which they were written.
 #[derive(Clone, Copy)]
 pub(crate) struct Nonces(pub(crate) u64);
 
@@ -211,16 +214,16 @@ impl Nonces {
     }
 }
 
-/// The word of the repairs: flags of what has to be done, 12 bits of the term in which the lease was last taken
-/// from a worker that had not given it back, and above them the epochs that were left, 16 bits of each, the last one
-/// lowest. Another epoch that looks alike is given up needlessly, which
-/// costs little.
+/// The word of the repairs: flags of pending repairs; 12 bits of the term in which the lease was
+/// last taken from a worker that had not released it; and above them 16 bits of each left epoch,
+/// the last one lowest. A different epoch with the same 16 bits is left for no reason, which costs
+/// little.
 #[derive(Clone, Copy)]
 pub(crate) struct RepairWord(pub(crate) u64);
 
 impl RepairWord {
     pub(super) const BITS: u32 = 16;
-    /// All but the epochs.
+    /// All bits below the epochs.
     const LOWEST: u64 = (1 << Self::BITS) - 1;
     const FLAGS: u64 = FIND_CHANGES | SEND_ANEW | FETCH_ANEW | VOID_RESERVES;
 
@@ -228,7 +231,8 @@ impl RepairWord {
         self.0 & Self::FLAGS
     }
 
-    /// The word when the lease was taken from a worker that may still be about to replace it.
+    /// Returns the word after the lease was taken from a worker that may still be about to replace
+    /// it.
     pub(super) fn taken_over(self, tag: u16) -> RepairWord {
         let tag = u64::from(tag) << Self::FLAGS.count_ones() & Self::LOWEST;
         RepairWord(self.0 & !(Self::LOWEST & !Self::FLAGS) | tag)
@@ -244,7 +248,7 @@ impl RepairWord {
         [16, 32, 48].iter().any(|shift| self.0 >> shift & Self::LOWEST == bits)
     }
 
-    /// Without the epoch that was left first, if there is no room for all.
+    /// Returns the word with one more left epoch. Drops the oldest one if there is no room.
     pub(crate) fn leaving(self, epoch: u64) -> RepairWord {
         if self.has_left(epoch) {
             return self;
@@ -254,14 +258,14 @@ impl RepairWord {
         RepairWord(left | self.0 & Self::LOWEST)
     }
 
-    /// Whether there may be more epochs that were left than are known.
+    /// Returns whether there may be more left epochs than the word contains.
     pub(crate) fn is_full(self) -> bool {
         self.0 >> 48 != 0
     }
 }
 
-/// The word of how this node stands with the store: its identity, and until when that is known to it,
-/// in Unix seconds. Half a word each.
+/// The node's standing with the store: its identity in one half of the word, and in the other the
+/// time, in Unix seconds, until which the store knows it.
 #[derive(Clone, Copy)]
 pub(crate) struct Standing(pub(crate) u64);
 
@@ -278,7 +282,8 @@ impl Standing {
         UnixMillis(u64::from(self.0 as u32).saturating_mul(1000))
     }
 
-    /// Notes the life of the identity. With the first batch, the former one does not matter.
+    /// Extends the time until which the store knows the identity. The first batch replaces the
+    /// former time.
     pub(crate) fn known(self, is_first: bool, UnixMillis(until): UnixMillis) -> Standing {
         let until = u32::try_from(until / 1000).unwrap_or(u32::MAX);
         let before = if is_first { 0 } else { self.0 as u32 };
@@ -286,8 +291,8 @@ impl Standing {
     }
 }
 
-/// The word of a buffer: one more than the index of the sync that has it, 0 if none has; the term of
-/// its lease; and the number of the claim.
+/// The word of a buffer: the index of the owning sync plus one, or 0; the term of its lease; and
+/// the number of the claim.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct OwnerWord(pub(super) u64);
 
@@ -313,8 +318,8 @@ impl OwnerWord {
     }
 }
 
-/// The word of a sync with the buffer that it has: one more than its index, 0 for the record of its own;
-/// and the tag of the term in which it was written.
+/// The word of a sync's buffer: the buffer's index plus one, or 0 for the sync's own record; and
+/// the tag of the term in which it was written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BufferWord(pub(crate) u64);
 

@@ -1,4 +1,4 @@
-//! A value that borrows a table, together with the table's memory.
+//! A value that borrows a table, and the table's memory.
 
 use core::fmt;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::counter_table::CounterTable;
 use super::memory::TableMemory;
 
-/// A type that borrows a table, for any time.
+/// A type that borrows a table for any lifetime.
 pub trait InTable {
-    /// It, for the time `'m`.
+    /// The type for the lifetime `'m`.
     type Of<'m>: 'm;
 
-    /// Shortens the time for which the table is borrowed: an implementation returns `of`, which
-    /// shows the compiler that this is valid.
+    /// Shortens the lifetime of the borrowed table. An implementation returns `of`, which proves to
+    /// the compiler that the type is covariant.
     fn shorten<'a, 'm: 'a>(of: &'a Self::Of<'m>) -> &'a Self::Of<'a>;
 }
 
@@ -24,30 +24,30 @@ pub struct WithTable<F: InTable> {
 }
 
 impl<F: InTable> WithTable<F> {
-    /// Calls `make` with the table, and keeps the result.
+    /// Calls `make` with the table, and stores the result.
     ///
     /// # Errors
     ///
-    /// What `make` returns.
+    /// The error of `make`.
     pub fn new<E>(
         memory: Arc<TableMemory>,
         make: impl for<'m> FnOnce(&'m CounterTable<'m>) -> Result<F::Of<'m>, E>,
     ) -> Result<WithTable<F>, E> {
         let borrowed: &CounterTable<'_> = memory.table();
         let borrowed = core::ptr::from_ref(borrowed).cast::<CounterTable<'static>>();
-        // SAFETY: the table stays where it is, valid, while `memory` is kept, in an `Arc`.
-        // The value that borrows it is dropped before that, and only lent for a time in which it is not.
-        // `make` cannot keep the reference elsewhere, since it has to do for any time.
+        // SAFETY: the `Arc` keeps the table in place while `memory` lives. The borrowing value is
+        // dropped before it, and lent only for shorter lifetimes. `make` must accept any lifetime,
+        // so it cannot store the reference elsewhere.
         let value = make(unsafe { &*borrowed })?;
         Ok(WithTable { value, memory })
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn get(&self) -> &F::Of<'_> {
         F::shorten(&self.value)
     }
 
-    /// The table's memory.
+    /// Returns the table's memory.
     pub fn memory(&self) -> &Arc<TableMemory> {
         &self.memory
     }
