@@ -1,12 +1,12 @@
-//! Writes a store's total of a key into a node's table.
+//! Records a store's total of a key in a node's table.
 
 use crate::policy::hits::Hits;
 use crate::policy::window::Clock;
 use crate::table::{Counter, CounterTable, IsHeld, Key, LeaseLost};
 
-/// Notes in the table what a store has counted of a key in a window, and with it what of that is not
-/// this node's own. Returns whether it could be noted: what others count in a window that is still to
-/// come here has no place yet.
+/// Records a store's total of a key in a window, from which the other nodes' hits are computed.
+/// Returns whether it could be recorded: hits in a window that has not begun here have no place
+/// yet.
 ///
 /// # Errors
 ///
@@ -28,7 +28,7 @@ pub(super) fn record_total(
     if window > at.number && !at.is_before_next(size) {
         return Ok(false);
     }
-    // A full zone has no place for what only others count.
+    // A full zone has no slot for a counter with only other nodes' hits.
     if let Some(counter) = table.make_room_for(counter, key, clock) {
         let ours = table.pushed_of(counter, window);
         table.set_remote(counter, window, total.minus(ours), now, is_held)?;
@@ -36,8 +36,8 @@ pub(super) fn record_total(
     Ok(true)
 }
 
-/// Notes what a store has counted of a key in a window, as it told when it decided about a request: under no lease.
-/// Nothing but what is admitted while the store is away depends on it.
+/// Records a store's total of a key in a window, from its decision about a request. Needs no lease,
+/// since only decisions while the store is down depend on it.
 pub(super) fn record_decided(
     table: &CounterTable<'_>,
     counter: &Counter,
@@ -45,6 +45,6 @@ pub(super) fn record_decided(
     (window, total): (u64, Hits),
     clock: &impl Clock,
 ) {
-    // No lease is lost.
+    // Cannot fail: no lease is involved.
     let _ = record_total(table, counter, key, window, total, clock, &|| true);
 }

@@ -1,4 +1,4 @@
-//! A limit and the counters that it limits.
+//! A limit with its counters.
 
 use core::ptr;
 use core::time::Duration;
@@ -24,32 +24,34 @@ pub struct BoundLimit<'m> {
     pub limit: Limit,
     namespace: Arc<str>,
     pub(super) table: &'m CounterTable<'m>,
-    /// The counters; if the rate is a variable, at none, and those of a rate are found by [`BoundLimit::at`].
+    /// The limit's counters. For a variable rate they have rate zero, and [`BoundLimit::at`]
+    /// returns those of a rate.
     pub(crate) counter: Counter,
-    /// Number of its rejections; `None`: they are counted with others.
+    /// The limit's own counter of rejections; `None` if they are counted with those of other
+    /// policies.
     rejections: Option<Named<'m>>,
     pub(super) path: ChargePath,
-    /// Reserves of its hits; `None`: the store is asked about each.
+    /// Reserves of its hits; `None` if the store is asked about each hit.
     reserves: Option<Box<LimitReserves<'m>>>,
 }
 
-/// The reserves of a limit that a store decides about.
+/// The reserves of a limit that a store decides.
 #[derive(Debug)]
 struct LimitReserves<'m> {
     reserves: Counter,
-    /// The sync of the first shard, which knows how many nodes live.
+    /// The sync of the first shard, which has the number of living nodes.
     sync: SyncState<'m>,
     /// The syncs of all shards.
     shards: Vec<SyncState<'m>>,
 }
 
-/// Whether each request tells the rate of a limit.
+/// Returns whether each request chooses the rate of a limit.
 #[inline]
 fn has_variable_rate(limit: &Limit) -> bool {
     limit.algorithm.is_of_rates() && limit.burst.rate.is_none()
 }
 
-/// The way in which requests are charged under a limit.
+/// The function by which requests are charged under a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChargePath {
     /// In windows.
@@ -58,16 +60,17 @@ pub(super) enum ChargePath {
     Elastic,
     /// In the buckets of a rate.
     Bucket,
-    /// In a bucket of the rate that each request tells.
+    /// In a bucket, at a rate that each request chooses.
     VariableRate,
     /// In a log.
     Log,
-    /// In a counter in which a request may have been charged already: under an earlier limit.
+    /// In a counter that an earlier limit may have charged for the same request.
     Shared,
 }
 
 impl<'m> BoundLimit<'m> {
-    /// `limit`, counted in `namespace`, as requests meet it after the limits `earlier`.
+    /// Binds `limit` to its counters in `namespace`. `earlier` are the limits that a request is
+    /// charged under before.
     pub fn new<'a>(
         limit: Limit,
         namespace: &Namespace<'m>,
@@ -107,8 +110,7 @@ impl<'m> BoundLimit<'m> {
         }
     }
 
-    /// Returns the limit with reserves in `namespace`, if its hits can be reserved: those of
-    /// windows.
+    /// Returns the limit with reserves in `namespace`, if it supports them: limits with windows do.
     pub fn reserving(self, namespace: &Namespace<'m>) -> Self {
         let sync = namespace.sync_state();
         let sync = sync.filter(|_| self.counter.kind() == StoredKind::Windows);
@@ -121,18 +123,18 @@ impl<'m> BoundLimit<'m> {
         BoundLimit { reserves, ..self }
     }
 
-    /// Whether hits are reserved.
+    /// Returns whether hits are reserved.
     pub fn is_reserving(&self) -> bool {
         self.reserves.is_some()
     }
 
-    /// Whether both count in the same counters, whatever rates they are told.
+    /// Returns whether both limits use the same counters, whatever rates requests choose.
     pub fn has_counters_of(&self, other: &BoundLimit<'_>) -> bool {
         ptr::addr_eq(self.table, other.table) && self.counter.is_same(&other.counter)
     }
 
-    /// The reserve of a key where so many hits are the limit; `None`: there is none of it, or the store has lost what it had
-    /// charged ahead, and nothing of that is spent any more.
+    /// Returns the reserve of a key under a limit of `limit` hits. `None` if hits are not reserved,
+    /// or while the store has lost its charges, of which nothing may be spent any more.
     pub(crate) fn reserve(&self, key: Key<'_>, limit: Hits) -> Option<Reserve> {
         let LimitReserves { reserves, sync, shards } = &**self.reserves.as_ref()?;
         let is_there = shards.iter().all(|it| it.grants() != Grants::Lost);
@@ -141,19 +143,21 @@ impl<'m> BoundLimit<'m> {
         is_reserved.then(|| self.table.reserve(reserves, key, limit, algorithm))
     }
 
-    /// Whether hits may be charged ahead: not before the first sync of a configuration, which may find the store in
-    /// another epoch, so that what is in reserve is void.
+    /// Returns whether hits may be charged ahead. They may not before the first sync of a
+    /// configuration, which may find the store in another epoch, where reserves are void.
     pub(super) fn may_charge_ahead(&self) -> bool {
         let reserves = self.reserves.as_ref();
         reserves.is_some_and(|it| it.shards.iter().all(SyncState::has_synced))
     }
 
-    /// Returns the sync state, which has the number of living nodes, if hits are reserved.
+    /// Returns the sync's state, which has the number of living nodes; `None` if hits are not
+    /// reserved.
     pub(super) fn living(&self) -> Option<SyncState<'m>> {
         self.reserves.as_ref().map(|it| it.sync)
     }
 
-    /// The counter, and the most hits in it, where so many hits or such a rate are `told`.
+    /// Returns the counter and its limit for `told`, which is the number of hits or the rate that
+    /// the request chooses.
     #[inline]
     pub(super) fn at(&self, told: Hits) -> (Counter, Hits) {
         if has_variable_rate(&self.limit) {
@@ -162,7 +166,7 @@ impl<'m> BoundLimit<'m> {
         (self.counter_at(told), self.limit.most(told))
     }
 
-    /// The counter where so many hits or such a rate are `told`.
+    /// Returns the counter for `told`: see [`BoundLimit::at`].
     #[inline]
     pub(super) fn counter_at(&self, told: Hits) -> Counter {
         match has_variable_rate(&self.limit) {
@@ -178,14 +182,14 @@ impl<'m> BoundLimit<'m> {
         self.table.counter_of(index, name, kind, self.limit.size)
     }
 
-    /// Notes that keys are counted at this rate, so that one that is set to zero is so in the bucket of that, too.
+    /// Records that keys use this rate, so that a reset includes its bucket.
     pub(super) fn record_rate(&self, hits: Hits) {
         let size = self.limit.size;
         let rate = CountedRate { hits, size };
         self.table.record_counted_rate(self.counter.namespace(), rate);
     }
 
-    /// The counter of which this was read.
+    /// Returns the counter that `reading` belongs to.
     pub(super) fn counter_of_reading(&self, reading: &Reading) -> Counter {
         match self.counter.kind().at_rate_of(reading) {
             StoredKind::Level(LevelKind::Bucket(rate)) => self.counter_at(rate),
@@ -195,23 +199,23 @@ impl<'m> BoundLimit<'m> {
         }
     }
 
-    /// The name of the namespace that is counted in.
+    /// Returns the name of the namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Returns the namespace's name, to be kept.
+    /// Returns a shared reference to the name of the namespace.
     pub(super) fn shared_namespace(&self) -> Arc<str> {
         self.namespace.clone()
     }
 
-    /// The identity of the counter of a key where so many hits or such a rate are `told`.
+    /// Returns the identity of a key's counter for `told`: see [`BoundLimit::at`].
     pub(super) fn identity(&self, key: Key<'_>, told: Hits) -> Identity {
         self.counter_at(told).identity(key)
     }
 
-    /// Notes what the store has counted of a key. Of a log, it has not told the times: what is known of
-    /// that here is what [`BoundLimit::count_charged`] counted.
+    /// Records the store's count of a key in the node's table. A log's times are not in the answer,
+    /// so the node has only the times that [`BoundLimit::count_charged`] records.
     pub(crate) fn record_store(&self, key: Key<'_>, reading: &Reading, clock: &impl Clock) {
         match self.limit.algorithm.kind() {
             StoredKind::Windows => {}
@@ -229,19 +233,19 @@ impl<'m> BoundLimit<'m> {
         }
     }
 
-    /// Returns the number of keys that were set to zero in their stores, on this node.
+    /// Returns the number of keys that were reset in their stores by this node.
     pub(super) fn resets(&self) -> u64 {
         self.table.resets()
     }
 
-    /// Counts hits as this node's, when it is certain that they are not refunded.
+    /// Counts hits of this node that will not be refunded.
     pub(super) fn count_hits(&self, hits: Hits) {
         self.table.count_hits(&self.counter, hits);
     }
 
-    /// Counts hits that the store has charged a key, when it is certain that they are not refunded: as this
-    /// node's, and where [`BoundLimit::record_store`] can note nothing, in the node's own counter, in
-    /// which the limit admits `most`.
+    /// Counts hits that the store has charged and that will not be refunded: as this node's, and,
+    /// if [`BoundLimit::record_store`] cannot record them, in the node's own counter under the
+    /// limit `most`.
     pub(super) fn count_charged(&self, most: Hits, key: Key<'_>, hits: Hits, clock: &impl Clock) {
         self.count_hits(hits);
         if self.limit.algorithm.kind() == StoredKind::Log && hits > Hits::ZERO {
@@ -250,28 +254,28 @@ impl<'m> BoundLimit<'m> {
         }
     }
 
-    /// Counts a request that `on_error` decided on, in the namespace.
+    /// Counts a request that `on_error` decided.
     pub fn count_fallback(&self, on_error: OnError) {
         self.table.count_fallback(&self.counter, on_error);
     }
 
-    /// Counts a value that was wrong at run time, in the namespace.
+    /// Counts a value that was invalid at run time.
     pub fn count_invalid(&self, what: Invalid) {
         self.table.count_invalid(&self.counter, what);
     }
 
-    /// Counts, in the namespace, a request that this limit holds back.
+    /// Counts a request that this limit delays.
     pub fn count_delayed(&self) {
         self.table.count_delayed(&self.counter);
     }
 
-    /// Counts, in the namespace, a request that waited so long, for a store or since a rate held it back.
+    /// Counts a wait of a request for a store or a rate.
     pub fn count_wait(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.table.count_wait(&self.counter, micros);
     }
 
-    /// Counts a request that this limit rejected: of those that did, the tightest.
+    /// Counts a request that this limit rejected; if several did, only the tightest counts it.
     pub fn count_rejection(&self) {
         match &self.rejections {
             Some(rejections) => rejections.count(),
@@ -285,7 +289,7 @@ impl<'m> BoundLimit<'m> {
             && self.counter.namespace() == other.counter.namespace()
     }
 
-    /// The table that counts: keys are hashed for it.
+    /// Returns the table, for which keys are hashed.
     #[inline]
     pub fn table(&self) -> &'m CounterTable<'m> {
         self.table

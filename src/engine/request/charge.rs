@@ -28,40 +28,40 @@ impl<'c, 'm> Charge<'c, 'm> {
         }
     }
 
-    /// The limit that was asked.
+    /// Returns the limit.
     #[inline]
     pub fn bound(&self) -> &'c BoundLimit<'m> {
         self.bound
     }
 
-    /// The counter that was asked.
+    /// Returns the counter.
     pub(super) fn counter(&self) -> Counter {
         self.bound.counter_of_reading(&self.counted.reading)
     }
 
-    /// The key that was counted by.
+    /// Returns the key.
     pub fn key(&self) -> Key<'c> {
         *self.key
     }
 
-    /// Returns the cost that is charged on admission.
+    /// Returns the cost that is charged if the request is admitted.
     pub(super) fn cost(&self) -> Hits {
         self.cost
     }
 
-    /// The identity of the counter.
+    /// Returns the identity of the counter.
     pub(super) fn identity(&self) -> Identity {
         self.counter().identity(*self.key)
     }
 
-    /// Returns the hits that the counter was charged here, unless they were refunded.
+    /// Returns the hits that were charged in this node's counter; zero if they were refunded.
     #[inline]
     pub(super) fn charged(&self) -> Hits {
         let receipt = self.counted.receipt.as_ref();
         receipt.map_or(Hits::ZERO, Receipt::value)
     }
 
-    /// Converts the charge to a refund, if something was charged.
+    /// Converts the charge to a refund; `None` if nothing was charged.
     #[inline]
     pub(crate) fn into_refund(self) -> Option<Refund<'m>> {
         let (table, counter, identity) = (self.bound.table, self.counter(), self.identity());
@@ -74,7 +74,7 @@ impl<'c, 'm> Charge<'c, 'm> {
     }
 }
 
-/// A charge that can be given back.
+/// A charge that can be refunded.
 #[derive(Debug)]
 pub struct Refund<'m> {
     table: &'m CounterTable<'m>,
@@ -84,7 +84,7 @@ pub struct Refund<'m> {
 }
 
 impl Refund<'_> {
-    /// Whether it is of this key, under a limit of the same counters.
+    /// Returns whether this belongs to `key`, under a limit with the same counters.
     pub fn is_of(&self, bound: &BoundLimit<'_>, key: &[u8]) -> bool {
         let name = counted_name(key, None);
         self.identity == bound.counter.identity(bound.table.key(&name))
@@ -95,18 +95,18 @@ impl Refund<'_> {
         self.receipt.value()
     }
 
-    /// Gives it back, unless the window or the counter is gone; returns whether it did.
+    /// Refunds the hits, unless their window or counter is gone. Returns whether it did.
     pub fn refund(self) -> bool {
         self.table.refund(&self.counter, &self.receipt)
     }
 }
 
-/// The container in which an [`Evaluation`](super::evaluation::Evaluation) keeps its charges: a
-/// `Vec`, or memory that is cheaper to have.
+/// Storage for the charges of an [`Evaluation`](super::evaluation::Evaluation): a `Vec`, or cheaper
+/// memory.
 pub trait Charges<'c, 'm> {
     /// Adds a charge.
     fn push(&mut self, charge: Charge<'c, 'm>);
-    /// The charges so far.
+    /// Returns the charges so far.
     fn as_mut_slice(&mut self) -> &mut [Charge<'c, 'm>];
 }
 

@@ -1,4 +1,4 @@
-//! The decision on one request (or another user's hit) under several limits.
+//! Decides on a request, or on other callers' hits, under several limits.
 
 use super::bound_limit::{BoundLimit, ChargePath};
 use super::charge::{Charge, Charges};
@@ -8,7 +8,7 @@ use crate::policy::limit::Limit;
 use crate::policy::window::Clock;
 use crate::table::{Admission, AskedHit, Counted, Identity, Key, Outcome, Receipt};
 
-/// The evaluation of a request under its limits: all must admit it.
+/// The evaluation of a request under its limits, all of which must admit it.
 #[derive(Debug)]
 pub struct Evaluation<L> {
     charges: L,
@@ -17,18 +17,18 @@ pub struct Evaluation<L> {
 }
 
 impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
-    /// A request that no limit has seen yet; what they say is kept in `charges`, which is empty.
+    /// Starts an evaluation. `charges` must be empty; the limits' charges are stored in it.
     ///
-    /// A request that a limit refuses is charged to none of them, or to all if `counts_rejected`.
+    /// A refused request is charged under no limit, or under all of them if `counts_rejected`.
     #[inline]
     pub fn new(charges: L, counts_rejected: bool) -> Self {
         Evaluation { charges, counts_rejected, is_refused: false }
     }
 
-    /// Asks a limit of so many `hits`, or of a rate of so many, to admit `cost` hits of `key`, and charges them if it does,
-    /// unless a limit refused before. A cost of zero asks without charging. A counter that several
-    /// limits share is charged once, by the first that charges it.
-    // Each path is a function of its own, so that the counting in it has all registers.
+    /// Asks a limit of `hits` hits, or of a rate, to admit `cost` hits of `key`. Charges them if
+    /// the limit admits them and no limit has refused before. A cost of zero only asks. A counter
+    /// that several limits share is charged once, by the first limit that charges it.
+    // Each path is a function of its own, so that its code can use all registers.
     #[inline]
     pub fn charge(
         &mut self,
@@ -120,8 +120,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         }
     }
 
-    /// [`Evaluation::charge`] of a counter that is new, or not as most are.
-    // Not inlined: then what most are charged is in registers until it is kept.
+    /// Charges a counter that is new, or not in the most frequent case: see [`Evaluation::charge`].
+    // Not inlined, so that the frequent case keeps its values in registers.
     #[cold]
     #[inline(never)]
     fn charge_elsewhere(
@@ -138,7 +138,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         self.push(bound, hits, key, cost, counted);
     }
 
-    /// [`Evaluation::charge`] where more than the common case is possible.
+    /// Charges in all cases: see [`Evaluation::charge`].
     #[cold]
     #[inline(never)]
     fn charge_otherwise(
@@ -152,7 +152,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         let BoundLimit { limit, table, .. } = bound;
         let (counter, hits) = bound.at(hits);
         let (counter, within) = (&counter, (hits, limit.algorithm));
-        // What this request has been charged there already.
+        // Hits that this request was charged in the counter before.
         let mut earlier = self.charges.as_mut_slice().iter();
         let charged = earlier.find_map(|charge| {
             let receipt = charge.counted.receipt.as_ref()?;
@@ -174,14 +174,14 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
                 table.look_at_further_limit(counter, *key, within, &reading, clock);
             }
             if !admitted && included > Hits::ZERO && !self.counts_rejected {
-                // What this request was charged is refunded: until there is room without it.
+                // They are refunded if this limit refuses, so the wait is computed without them.
                 let limit = hits.plus_value(included);
                 reading = table.read_for(counter, *key, AskedHit { limit, cost }, clock);
             }
             Counted { reading, admitted, receipt: None }
         } else if self.counts_rejected {
             let counted = table.add(counter, *key, clock, cost, Admission::Filling(hits));
-            // Of what fills a bucket, less.
+            // A bucket may be charged less, since it is only filled to its limit.
             let receipt = counted.receipt.as_ref();
             let included = receipt.map_or(cost, Receipt::value);
             Counted {
@@ -195,11 +195,12 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         };
         if let Some(receipt) = counted.receipt.as_ref().filter(|_| bound.path == ChargePath::Shared)
         {
-            // What limits say is of after the request: those that asked before, too.
+            // Verdicts are after the whole request, so those of earlier limits with this counter
+            // are updated.
             let earlier = self.charges.as_mut_slice().iter_mut();
             for charge in earlier.filter(|charge| charge.has_counter_of(counter, *key)) {
                 charge.counted.reading = match counter.kind() {
-                    // When there is room is another time then.
+                    // The time of the wait is different then.
                     StoredKind::Log => {
                         let (limit, cost) = (charge.hits, charge.cost);
                         table.read_for(counter, *key, AskedHit { limit, cost }, clock)
@@ -213,8 +214,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         self.push(bound, hits, key, cost, counted);
     }
 
-    /// Notes what a store said about a limit of so many hits at `most`, which it has charged unless a limit
-    /// refused.
+    /// Adds a store's answer for a limit of `hits` hits and, in the counter, `most`. The store has
+    /// charged the request unless a limit refused.
     pub fn note(
         &mut self,
         bound: &'c BoundLimit<'m>,
@@ -228,7 +229,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         self.push(bound, most, key, cost, counted);
     }
 
-    /// Asks a limit by what this node knows, and charges nothing.
+    /// Asks a limit with this node's counters, and charges nothing.
     pub fn ask(
         &mut self,
         bound: &'c BoundLimit<'m>,
@@ -244,7 +245,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         self.note(bound, hits, key, cost, reading, admitted);
     }
 
-    /// Whether a limit has refused.
+    /// Returns whether a limit has refused.
     pub fn is_refused(&self) -> bool {
         self.is_refused
     }
@@ -262,21 +263,21 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         self.charges.push(Charge { bound, key, hits, cost, counted });
     }
 
-    /// Whether what was charged stays so.
+    /// Returns whether the charges stay.
     pub(super) fn is_charged(&self) -> bool {
         !self.is_refused || self.counts_rejected
     }
 
-    /// Ends the evaluation: refunds what was charged if a limit refused, and counts the hits that were
-    /// not, and the outcome in every namespace that had a say. Returns it (a refusal is `refusal`), and
-    /// what the limits said, in the order in which they were asked.
-    // Always inline: as a call, it takes twice as long.
+    /// Ends the evaluation: refunds the charges if a limit refused, and counts the charged hits and
+    /// the outcome in each namespace of a limit. Returns the outcome, which is `refusal` for a
+    /// refused request, and the charges in the order of the limits.
+    // Always inlined: as a call, it takes twice as long.
     #[inline(always)]
     pub fn finish(mut self, refusal: Outcome, clock: &impl Clock) -> (Outcome, L) {
         let outcome = if self.is_refused { self.refuse(refusal, clock) } else { Outcome::Passed };
         if let [first, others @ ..] = self.charges.as_mut_slice() {
             let BoundLimit { table, counter, .. } = first.bound;
-            // Most requests are counted in one namespace.
+            // Most requests have limits in only one namespace.
             let (mut hits, mut is_alone) = (first.charged(), true);
             for other in others {
                 match other.bound.has_namespace_of(first.bound) {
@@ -292,7 +293,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         (outcome, self.charges)
     }
 
-    /// Ends the evaluation likewise, but counts no outcome: it is another one than what the limits said.
+    /// Ends the evaluation like `finish`, but counts no outcome, since the limits do not determine
+    /// it.
     pub fn end(mut self, clock: &impl Clock) -> L {
         if self.is_refused {
             self.refuse(Outcome::Rejected, clock);
@@ -311,7 +313,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     }
 }
 
-/// Counts the keys that limits refused, each once in a namespace.
+/// Counts the keys that limits refused, each once per namespace.
 fn count_rejected_keys(charges: &[Charge<'_, '_>], clock: &impl Clock) {
     let refused = || charges.iter().filter(|charge| !charge.counted.admitted);
     for (index, Charge { bound, key, .. }) in refused().enumerate() {
@@ -323,7 +325,7 @@ fn count_rejected_keys(charges: &[Charge<'_, '_>], clock: &impl Clock) {
     }
 }
 
-/// Counts what was charged for good.
+/// Counts the charged hits, which will not be refunded.
 #[inline]
 fn count_hits(charges: &[Charge<'_, '_>]) {
     for charge in charges {
@@ -331,8 +333,7 @@ fn count_hits(charges: &[Charge<'_, '_>]) {
     }
 }
 
-/// Counts the outcome, and what was charged for good, in every namespace of `charges` but that of the
-/// first.
+/// Counts the outcome and the charged hits in every namespace of `charges` except the first one's.
 #[cold]
 fn count_in_others(charges: &[Charge<'_, '_>], outcome: Outcome) {
     let Some(first) = charges.first() else { return };
@@ -350,13 +351,14 @@ fn count_in_others(charges: &[Charge<'_, '_>], outcome: Outcome) {
     }
 }
 
-/// Whether a limit admits `cost` hits beside those that are in `reading` but for `included`.
+/// Returns whether a limit admits `cost` hits in addition to those in `reading`, without the
+/// `included` ones.
 fn admits(limit: &Limit, hits: Hits, reading: Reading, included: Hits, cost: Hits) -> bool {
     let before = reading.minus(included);
     limit.algorithm.admits(limit.size, &before, hits, cost)
 }
 
-/// Refunds all charges, and corrects what the limits said accordingly.
+/// Refunds all charges, and corrects their verdicts.
 #[cold]
 fn refund(charges: &mut [Charge<'_, '_>]) {
     while let Some((table, counter, key, receipt)) = charges.iter_mut().find_map(|charge| {
@@ -372,9 +374,8 @@ fn refund(charges: &mut [Charge<'_, '_>]) {
     }
 }
 
-/// Counts hits that are known only after the decision: for every limit that was asked, those that
-/// `value_of` says. A counter that several limits share is charged once, counting what the
-/// [`Evaluation`] charged.
+/// Counts hits that are known only after the decision, which `value_of` returns for each limit that
+/// was asked. A counter that several limits share is charged once, as in the [`Evaluation`].
 pub fn charge_deferred<'m>(
     charges: &[Charge<'_, 'm>],
     mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,

@@ -1,4 +1,5 @@
-//! Counters that were over a limit a moment ago, so that a datastore need not be asked again.
+//! A cache of counters that were over a limit a moment ago, for which the datastore need not be
+//! asked.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -10,9 +11,9 @@ use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::contract::decision::{Certainty, Few};
 use crate::table::Identity;
 
-/// Counters that were over a limit a moment ago: windows, of which counts only rise until they end; buckets, of
-/// which it is known how fast they leak; logs, of which the store has told when there is room. What would be
-/// refused by what is left of then is refused now.
+/// Counters that were over a limit a moment ago: windows, whose counts only grow until they end;
+/// buckets, which leak at a known rate; and logs, for which the store has returned when they have
+/// room. A hit is refused if the lower bound of the count would still refuse it.
 #[derive(Debug, Default)]
 pub struct RejectionCache {
     known: HashMap<Identity, RecentRefusal>,
@@ -24,26 +25,26 @@ struct RecentRefusal {
     kind: StoredKind,
     size: WindowSize,
     reading: Reading,
-    /// Greatest count before the hit with which it would be admitted.
+    /// Greatest count with which the hit would be admitted.
     room: Hits,
-    /// Number of keys that had been set to zero.
+    /// Number of resets when the refusal was stored. After another reset it is not valid.
     resets: u64,
 }
 
 /// Returns the greatest count with which a hit would be admitted.
 fn room(check: &LimitCheck<'_, '_>) -> Hits {
-    // "Below" a limit is "at most" a thousandth less.
+    // "Below the limit" is the same as "at most the limit minus 0.001".
     let cost = check.cost.max(Hits::from_thousandths(1));
     check.bound.limit.most(check.hits).minus(cost)
 }
 
 impl RejectionCache {
-    /// For how long a refusal is remembered.
+    /// Time for which a refusal is valid.
     const LIFETIME: Duration = Duration::from_secs(1);
-    /// Greatest number of remembered refusals.
+    /// Most stored refusals.
     const CAPACITY: usize = 4096;
 
-    /// Remembers what was counted at `now` where a limit refused, by charges that stay.
+    /// Stores the counts at `now`, of charges that stay, after a limit has refused.
     pub fn remember(
         &mut self,
         checks: &[LimitCheck<'_, '_>],
@@ -57,7 +58,7 @@ impl RejectionCache {
                 continue;
             };
             let kind = limit.algorithm.kind().at_rate_of(&reading);
-            // Of a log with several limits, the store has told when all of them have room.
+            // For a log with several limits, the store returns when all of them have room.
             let of_counter = checks.iter();
             let of_counter = of_counter.filter(|it| it.identity() == check.identity());
             let is_shared = kind == StoredKind::Log && of_counter.count() > 1;
@@ -81,13 +82,14 @@ impl RejectionCache {
         }
     }
 
-    /// Returns the known reading of each check at `now`, if one of them is enough to refuse.
+    /// Returns the known readings of all checks at `now`, if one of them suffices to refuse;
+    /// otherwise `None`.
     pub fn recall(
         &self,
         checks: &[LimitCheck<'_, '_>],
         now: Duration,
     ) -> Option<Few<Option<Answered>>> {
-        // A hit that is refused extends it in the store.
+        // A refused hit extends an elastic window in the store, so the store must be asked.
         let is_extended = |check: &LimitCheck<'_, '_>| {
             check.store.is_some() && check.bound.limit.algorithm == Algorithm::Elastic
         };
@@ -98,7 +100,7 @@ impl RejectionCache {
             let known = check.store.and(self.known.get(&check.identity()))?;
             let LimitCheck { bound, hits, cost, .. } = check;
             let limit = &bound.limit;
-            // At another rate, more may have leaked; of a log, there may be room for less.
+            // At another rate more may have leaked, and a log may have room for a smaller cost.
             let is_known = known.kind == limit.algorithm.kind().at_rate(*hits)
                 && (known.kind != StoredKind::Log || room(check) <= known.room)
                 && known.resets == bound.resets();
@@ -113,7 +115,7 @@ impl RejectionCache {
     }
 }
 
-/// A time long after levels begin: only the time since a refusal matters, not the store's own time.
+/// An arbitrary late time: only the time since the refusal matters, not the store's time.
 const SOME_TIME: UnixMillis = UnixMillis(1 << 44);
 
 impl RecentRefusal {

@@ -1,9 +1,9 @@
-//! A worker's book of the reserves that it has asked for, or spent from: when it asks for the next
-//! part, how large that is, and when it gives the rest back.
+//! A worker's reserves: when it asks for the next part of one, how large the part is, and when it
+//! gives the rest back.
 //!
-//! What there is to spend is in the table, for all workers of the node. A worker that is killed takes only this
-//! book with it: others go on to spend, and who spends has the reserve in the book too. What
-//! nobody spends stays charged then until its window ends.
+//! The hits to spend are in the table, for all workers of the node. If a worker is killed, only
+//! this book is lost. Other workers still spend from the reserves, and each worker that spends from
+//! one has it in its own book. Hits that no worker spends stay charged until their window ends.
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
@@ -22,76 +22,78 @@ use crate::policy::window::{Clock, UnixMillis};
 use crate::store::contract::decision::{Answer, AskedCounter, AskedLimit, Few, Question};
 use crate::table::{Counter, CounterTable, Identity, Reserve, SyncState};
 
-/// A question that asks a decider for a part, which no request waits for.
+/// A question to a decider for a part of a reserve. No request waits for it.
 #[derive(Debug)]
 pub struct PartQuestion {
     /// The number of the decider.
     pub decider: usize,
-    /// The number by which the answer is known.
+    /// Number that identifies the answer.
     pub id: u64,
     /// The question itself.
     pub question: Question,
-    /// Whether it may be sent up to [`ReserveBook::SOON`] later, together with others: what is left lasts longer.
+    /// Whether it may be sent up to [`ReserveBook::SOON`] later, together with others, since the
+    /// rest of the reserve lasts longer.
     pub can_wait: bool,
 }
 
-/// The reserves that a worker has to do with.
+/// The reserves that a worker uses.
 #[derive(Debug)]
 pub struct ReserveBook<'m> {
     held: IdentityMap<HeldReserve<'m>>,
-    /// Reserve of each question that is not answered yet.
+    /// The reserve of each question without an answer.
     asked: HashMap<u64, Identity>,
     next_id: u64,
-    /// Step between these numbers.
+    /// Step between the numbers of questions.
     step: u64,
-    /// Time of the next look at each reserve, the soonest first.
+    /// Times at which reserves are checked, in order.
     looks: VecDeque<(Duration, Identity)>,
 }
 
-/// A reserve, and what it takes to ask for more and to give back.
+/// A reserve, and the data for refilling it and giving it back.
 #[derive(Debug)]
 struct HeldReserve<'m> {
     table: &'m CounterTable<'m>,
-    /// The counter that the store has charged.
+    /// The key's counter, which the store has charged.
     counter: Counter,
     reserve: Reserve,
     sync: SyncState<'m>,
     algorithm: Algorithm,
     limit: Hits,
     decider: usize,
-    /// The counter as the store is asked about it, at no cost.
+    /// The counter in questions to the store, with a cost of zero.
     asked: AskedCounter,
-    /// Wanted size of the next part.
+    /// Size of the next part.
     wanted: Hits,
-    /// Size of the last part, and the time of its question.
+    /// Size of the last part, and the time at which it was asked for.
     part: Hits,
     part_at: Duration,
-    /// The question that is not answered yet.
+    /// The question without an answer; `None` if there is none.
     question: Option<u64>,
-    /// The window, and what was spent in it, when it was last looked at.
+    /// The window, and the hits spent in it, at the last check.
     seen: (u64, Hits),
-    /// Number of looks without a change.
+    /// Checks in a row without a change.
     idle: u32,
 }
 
 impl<'m> ReserveBook<'m> {
-    /// Interval between looks at a reserve: one from which nobody spends in two intervals is given
-    /// back.
+    /// Interval of checks of a reserve. A reserve from which nothing is spent in two intervals is
+    /// given back.
     pub const LOOK: Duration = Duration::from_millis(200);
-    /// Longest delay of a question that can wait for others to go with it: each exchange costs
-    /// store and node far more than a question.
+    /// Longest delay of a question that can wait for others: an exchange costs store and node far
+    /// more than a question.
     pub const SOON: Duration = Duration::from_millis(50);
-    /// Least time for which the first half of a part lasts if the second half is to last long
-    /// enough.
+    /// Shortest time in which the first half of a part is spent, if the second half is to last
+    /// until the next part arrives.
     const LASTING: Duration = Duration::from_millis(250);
-    /// Number of reserves that one call looks at.
+    /// Most reserves that one call checks.
     const LOOKS: usize = 1000;
-    /// Greatest number of reserves.
+    /// Most reserves in the book.
     const CAPACITY: usize = 16_384;
     /// Time after which an answer is no longer expected.
     const LOST: Duration = Duration::from_secs(2);
 
-    /// An empty one, which numbers its questions from `first_id` on, each `step` after the one before.
+    /// Creates an empty book. Its questions have the numbers `first_id`, `first_id + step` and so
+    /// on.
     pub fn new(first_id: u64, step: u64) -> Self {
         ReserveBook {
             held: IdentityMap::default(),
@@ -102,14 +104,14 @@ impl<'m> ReserveBook<'m> {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the book is empty.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Returns the questions that go along with a request that could not spend: a part for each of
-    /// its counters that was asked about a moment ago, too, if all that stores decide about the
-    /// request can be reserved. Times are as in [`spend`](crate::engine::spend); `now` is of a
+    /// Returns the questions to send with a request that could not spend from reserves: one for a
+    /// part of each counter that was also asked about a moment ago, if all limits that stores
+    /// decide support reserves. Times are as in [`spend`](crate::engine::spend); `now` is of a
     /// clock that is never set.
     pub fn ask_along(
         &mut self,
@@ -129,14 +131,14 @@ impl<'m> ReserveBook<'m> {
         let questions = asked.filter_map(|check| {
             let time = time_of(check.decider()?)?;
             let asked = self.ask(check, now, time, clock)?;
-            // A request waits already.
+            // A request is waiting for the exchange anyway.
             Some(PartQuestion { can_wait: false, ..asked })
         });
         questions.collect()
     }
 
-    /// Returns the questions that follow a request's spending: the next part of each reserve, half
-    /// of whose last part it has used up.
+    /// Returns the questions after a request has spent from reserves: for the next part of each
+    /// reserve of whose last part the request has used up the first half.
     pub fn ask_again(
         &mut self,
         checks: &[LimitCheck<'_, 'm>],
@@ -150,13 +152,13 @@ impl<'m> ReserveBook<'m> {
             let check = checks.get(of_one.check)?;
             let half = match self.held.get(&reserve.identity()) {
                 Some(held) => Hits::from_thousandths(held.part.thousandths() / 2),
-                // Another worker has asked for it.
+                // Another worker has asked for the part.
                 None => {
                     self.hold(check, *reserve, spent.left, now)?;
                     return None;
                 }
             };
-            // Of all workers, one does this step.
+            // Only one of all workers crosses the half.
             let is_half = spent.left <= half && spent.left.plus(check.cost) > half;
             let decider = is_half.then(|| check.decider())??;
             self.ask(check, now, time_of(decider)?, clock)
@@ -206,7 +208,7 @@ impl<'m> ReserveBook<'m> {
         Some(question)
     }
 
-    /// The entry of a reserve, which is made if there is none.
+    /// Returns the entry of a reserve, which is created if needed.
     fn hold(
         &mut self,
         check: &LimitCheck<'_, 'm>,
@@ -243,7 +245,7 @@ impl<'m> ReserveBook<'m> {
         self.held.get_mut(&identity)
     }
 
-    /// Takes the answer to question `id`; `None`: the store has failed.
+    /// Takes the answer to question `id`; `None` if the store has failed.
     pub fn take(&mut self, id: u64, answer: Option<&Answer>, clock: &impl Clock) {
         let identity = self.asked.remove(&id);
         if let Some(held) = identity.and_then(|it| self.held.get_mut(&it)) {
@@ -256,8 +258,8 @@ impl<'m> ReserveBook<'m> {
         }
     }
 
-    /// Looks at reserves whose turn it is, and gives back what nobody spends of, and what is left of
-    /// windows that have ended. Adds the namespaces in which it did, where a sync is to push it.
+    /// Checks the reserves that are due, and gives back those that are not used and those of ended
+    /// windows. Adds namespaces with hits that a sync must push to `given_back`.
     pub fn look(
         &mut self,
         time_of: impl Fn(usize) -> Option<UnixMillis>,
@@ -293,7 +295,7 @@ impl<'m> ReserveBook<'m> {
         }
     }
 
-    /// Gives back all that is left: this process ends, or asks no more.
+    /// Gives back all reserves, before this process ends or stops asking.
     pub fn give_all_back(
         &mut self,
         time_of: impl Fn(usize) -> Option<UnixMillis>,
@@ -311,7 +313,7 @@ impl<'m> ReserveBook<'m> {
     }
 }
 
-/// Adds a namespace that is not there yet.
+/// Adds a namespace, unless it is there already.
 fn note(namespaces: &mut Few<Arc<str>>, namespace: &Arc<str>) {
     if !namespaces.contains(namespace) {
         namespaces.push(namespace.clone());
@@ -319,7 +321,8 @@ fn note(namespaces: &mut Few<Arc<str>>, namespace: &Arc<str>) {
 }
 
 impl HeldReserve<'_> {
-    /// Learns from how long half of the last part lasted what the next one is to be: what lasts for about a second.
+    /// Adapts the size of the next part, so that it lasts for about a second. `lasted` is the time
+    /// in which the first half of the last one was spent.
     fn learn(&mut self, lasted: Duration, cost: Hits) {
         let unit = cost.max(Hits::ONE).thousandths();
         let first = Hits::from_thousandths(unit.saturating_mul(FIRST_PART));
@@ -332,7 +335,7 @@ impl HeldReserve<'_> {
             _ if lasted > Duration::from_secs(2) => Hits::from_thousandths(wanted / 2),
             _ => self.wanted,
         };
-        // Far more than was granted is of no use, should it once be.
+        // A much larger part than the last one would only be given back.
         let most = Hits::from_thousandths(self.part.thousandths().saturating_mul(4));
         self.wanted = next.min(most.max(first)).max(first);
     }
@@ -344,7 +347,7 @@ impl HeldReserve<'_> {
         Question { counts_rejected: false, counters: smallvec![counter], limits: smallvec![limit] }
     }
 
-    /// Notes what the store says, and the part, if it was charged.
+    /// Records the store's count, and the part if it was charged.
     fn take(&mut self, answer: &Answer, clock: &impl Clock) {
         let Some(reading) = answer.readings.first() else {
             return;
@@ -356,7 +359,7 @@ impl HeldReserve<'_> {
             record_decided(table, &self.counter, key, (window, total), clock);
         }
         if answer.admitted.first() != Some(&true) {
-            // Others have taken it. What remains is known now.
+            // Other nodes have used up the limit. The remaining hits are known now.
             self.part = Hits::ZERO;
             return;
         }
@@ -366,13 +369,14 @@ impl HeldReserve<'_> {
         }
     }
 
-    /// The window that it is by the store's clock, and the one before.
+    /// Returns the current window by the store's clock, and the previous one.
     fn windows(&self, time: UnixMillis) -> (u64, u64) {
         let window = self.reserve.size().at(time).number;
         (window, window.wrapping_sub(1))
     }
 
-    /// Looks at what was spent; returns whether nothing was for a while.
+    /// Compares the spent hits with those of the last check. Returns whether nothing was spent for
+    /// a while.
     fn record_idleness(&mut self, window: u64, time: UnixMillis) -> bool {
         let reserved = self.table.reserved(&self.reserve, window, time);
         let seen = (window, reserved.spent);
@@ -384,7 +388,7 @@ impl HeldReserve<'_> {
         self.idle >= 2
     }
 
-    /// Gives back what is left in a window; returns whether there was anything.
+    /// Gives back the rest of the reserve in a window. Returns whether there was any.
     fn give_back(&self, window: u64, time: UnixMillis, clock: &impl Clock) -> bool {
         let left = self.table.drain(&self.reserve, window, time);
         let key = self.table.key(&self.asked.key);

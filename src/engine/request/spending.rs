@@ -1,8 +1,9 @@
-//! A request that is decided by what its node has in reserve: hits that the datastore has charged before, so that it
-//! need not be asked.
+//! Decides on requests from this node's reserve: the datastore has charged the hits before, so it
+//! is not asked.
 //!
-//! Of a request with several limits, all that a datastore decides have to be covered, or none is.
-//! That limits have counters of their own is the caller's to see: a hit would be spent twice of one that two share.
+//! If a request has several limits that a datastore decides, the reserves must cover all of them.
+//! The caller must ensure that the limits have separate counters: with a shared one, a hit would be
+//! spent twice.
 
 use super::bound_limit::BoundLimit;
 use super::charge::Charge;
@@ -16,9 +17,9 @@ use crate::table::{AskedHit, CounterTable, Key, Receipt, Reserve, Spent};
 /// The result of spending from reserves, in place of a datastore's answer.
 #[derive(Debug)]
 pub struct Spending<'m> {
-    /// Answer to each check that a datastore would have decided.
+    /// The answer to each check that a datastore would have decided.
     pub answered: Few<Option<Answered>>,
-    /// Spent reserves, in the order of these.
+    /// The reserves from which hits were spent.
     pub spent: Few<SpentReserve<'m>>,
 }
 
@@ -27,12 +28,12 @@ pub struct Spending<'m> {
 pub struct SpentReserve<'m> {
     pub(super) table: &'m CounterTable<'m>,
     pub(super) reserve: Reserve,
-    /// The index of the check.
+    /// Index of the check.
     pub(super) check: usize,
     pub(crate) spent: Spent<'m>,
 }
 
-/// A store's clock that stands still.
+/// The store's clock, at one moment.
 #[derive(Clone, Copy)]
 pub(super) struct At(pub(super) UnixMillis);
 
@@ -46,8 +47,8 @@ impl Clock for At {
     }
 }
 
-/// Spends what the checks cost that a datastore decides, if all of them are covered; `time_of` says what time it
-/// is by the clock of a decider's store.
+/// Spends the hits of all checks that a datastore decides. `None`, without spending, if the
+/// reserves do not cover all of them. `time_of` returns the time of a decider's store.
 pub fn spend<'m>(
     checks: &[LimitCheck<'_, 'm>],
     time_of: impl Fn(usize) -> Option<UnixMillis>,
@@ -85,7 +86,7 @@ fn spend_of<'m>(
     Some(SpentReserve { table: bound.table(), reserve, check: 0, spent })
 }
 
-/// Spends what there is of so many hits; `None`: nothing is.
+/// Spends up to this number of hits from a reserve; `None` if there are none.
 fn spend_at_most<'m>(
     bound: &BoundLimit<'m>,
     key: Key<'_>,
@@ -96,14 +97,15 @@ fn spend_at_most<'m>(
     loop {
         let there = spend_of(bound, key, limit, Hits::ZERO, now)?;
         let part = there.spent.left.min(hits);
-        // If it fails, another process has spent some of it.
+        // If this fails, another process has spent some of them.
         if let Some(spent) = spend_of(bound, key, limit, part, now) {
             return Some(spent);
         }
     }
 }
 
-/// Returns the answer to a check: the store's last news of others' hits, and this node's use.
+/// Returns the answer to a check: from the store's last count of the other nodes' hits, and this
+/// node's spent ones.
 fn answered(check: &LimitCheck<'_, '_>, left: Hits, now: UnixMillis) -> Answered {
     let LimitCheck { bound, hits: limit, key, cost, .. } = *check;
     let (counter, _) = bound.at(limit);
@@ -118,7 +120,7 @@ fn answered(check: &LimitCheck<'_, '_>, left: Hits, now: UnixMillis) -> Answered
 }
 
 impl LimitCheck<'_, '_> {
-    /// Returns the reserve that is left where the datastore has told `reading`.
+    /// Returns the hits left in reserve after `reading` of the store.
     pub(super) fn left(&self, reading: &Reading) -> Hits {
         let Some(reserve) = self.bound.reserve(*self.key, self.hits) else {
             return Hits::ZERO;
@@ -131,7 +133,7 @@ impl LimitCheck<'_, '_> {
 }
 
 impl Spending<'_> {
-    /// Puts back what was spent: another limit has refused the request.
+    /// Puts the spent hits back, since another limit has refused the request.
     pub fn put_back(self) {
         self.spent.into_iter().for_each(SpentReserve::put_back);
     }
@@ -144,19 +146,20 @@ impl SpentReserve<'_> {
         receipt.map_or(Hits::ZERO, Receipt::value)
     }
 
-    /// Puts it back: it was not used.
+    /// Puts the spent hits back.
     pub fn put_back(self) {
         if let Some(receipt) = &self.spent.receipt {
-            // Of a window that has ended, it is worth nothing.
+            // In a window that has ended, they do not count any more.
             self.table.put_back(&self.reserve, receipt);
         }
     }
 }
 
 impl<'m> DeferredCharge<'_, '_, 'm> {
-    /// Spends as much of the hits as is in reserve, and leaves the rest to be asked about. All that there is is spent,
-    /// also where it does not suffice: what is left would have the next request admitted, although what the datastore
-    /// is asked to charge may be above the limit. `time_of` is as for [`spend`].
+    /// Spends the hits from reserves, and leaves the rest in the question. Spends everything in
+    /// reserve even if that does not suffice: hits that stay in reserve would admit the next
+    /// request, although the charge in this question may exceed the limit. `time_of` is as in
+    /// [`spend`].
     pub fn spend(
         &mut self,
         time_of: impl Fn(usize) -> Option<UnixMillis>,
@@ -177,7 +180,7 @@ impl<'m> DeferredCharge<'_, '_, 'm> {
         all
     }
 
-    /// Whether there is nothing to ask about: all was in reserve.
+    /// Returns whether all hits were in reserve, so that the store is not asked.
     pub fn is_spent(&self) -> bool {
         self.question.counters.is_empty()
     }

@@ -1,11 +1,11 @@
-//! A request on the synchronous path, between its evaluation and its end: what the datastores are
-//! asked, and what becomes of their answers.
+//! Synchronous requests, between their evaluation and their end: the questions to the datastores,
+//! and the use of the answers.
 //!
-//! A datastore decides about all limits that it counts for, in one step, and charges them all or
-//! none; one that is a cluster, about those that count in one shard, so that limits of several keys
-//! are asked about one after the other, and what was charged is refunded if a later one refuses.
-//! What was said is noted in the node's own table, too: so the node goes on from there when the
-//! datastore does not answer, and knows for a moment which counters are over a limit anyway.
+//! A datastore decides about all limits that it counts for in one step, and charges either all or
+//! none of them. A clustered one decides separately in each shard, so limits of several keys are
+//! asked about one after another, and charges are refunded if a later limit refuses. The answers
+//! are also recorded in the node's own table, so that the node can continue from there when the
+//! datastore does not answer, and knows for a moment which counters are over their limits.
 
 use smallvec::smallvec;
 
@@ -21,71 +21,71 @@ use crate::store::contract::decision::{
 use crate::store::contract::strategy::Shard;
 use crate::table::{Identity, Key};
 
-/// The deciders about the counters of a namespace. Each decides about some of them, in one step, and has
-/// a number, which no other has in any namespace or datastore.
+/// The deciders of a namespace's counters. Each decides about some of them, in one step, and has a
+/// number that is unique among all namespaces and datastores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deciders {
-    /// The number of the one that has the first shard; those of the others follow it. A datastore that
-    /// does not divide namespaces has one for all of them.
+    /// The number of the first shard's decider; those of the other shards follow. A datastore that
+    /// does not divide namespaces has one decider for all shards.
     pub first: usize,
-    /// Into how many shards the namespace's keys are divided.
+    /// Number of shards of the namespace.
     pub shards: u16,
 }
 
-/// A check of a request under a limit.
+/// A limit to check for a request.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitCheck<'c, 'm> {
     /// The limit.
     pub bound: &'c BoundLimit<'m>,
-    /// The most hits, or the rate.
+    /// The limit's hits, or its rate.
     pub hits: Hits,
     /// Key of the counter.
     pub key: &'c Key<'c>,
-    /// The hits that are charged; zero only asks.
+    /// The hits to charge; zero only asks.
     pub cost: Hits,
-    /// The deciders of the datastore; `None`: it is decided here.
+    /// The deciders of the datastore; `None` if this node decides.
     pub store: Option<Deciders>,
 }
 
-/// A question to a datastore about a request, and the checks that it is about.
+/// A question to a datastore about a request, with the indexes of its checks.
 #[derive(Clone, Debug)]
 pub struct StoreQuestion {
     /// The number of the decider.
     pub decider: usize,
     /// The question itself.
     pub question: Question,
-    /// The index of the check of each of the question's limits.
+    /// The index of the check for each limit of the question.
     checks: Few<usize>,
 }
 
-/// A datastore's answer about one check.
+/// A datastore's answer for one check.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
     /// Whether the limit admits the request.
     pub admitted: bool,
     /// Reading after the decision.
     pub reading: Reading,
-    /// Hits that the counter was charged, with the first limit that has it; zero with others.
+    /// Hits charged in the counter, for the first limit that has it; zero for the others.
     pub charged: Hits,
     /// Certainty of a refusal.
     pub certainty: Certainty,
 }
 
 impl Deciders {
-    /// The number of the one that has a key.
+    /// Returns the number of a key's decider.
     pub fn number_of(&self, key: &[u8]) -> usize {
         self.first.saturating_add(self.shard_number(key).into())
     }
 
     fn shard_number(&self, key: &[u8]) -> u16 {
         match self.shards {
-            // Most have one.
+            // Most namespaces have one decider.
             1 => 0,
             shards => Shard::number_of(key, shards),
         }
     }
 
-    /// A counter that is charged `cost`, of this kind.
+    /// Creates the counter of a question, with `cost` to charge.
     pub(crate) fn counter(
         &self,
         bound: &BoundLimit<'_>,
@@ -111,13 +111,13 @@ impl<'m> LimitCheck<'_, 'm> {
         self.bound.identity(*self.key, self.hits)
     }
 
-    /// The number of the one that decides; `None`: it is decided here.
+    /// Returns the number of the decider; `None` if this node decides.
     pub(super) fn decider(&self) -> Option<usize> {
         Some(self.store?.number_of(self.key.bytes()))
     }
 }
 
-/// The questions to each decider about a request, in the order of their first limits.
+/// Returns the questions about a request, one for each decider, in the order of their first limits.
 pub fn questions(checks: &[LimitCheck<'_, '_>], counts_rejected: bool) -> Few<StoreQuestion> {
     let mut parts: Few<(usize, Few<(usize, Deciders)>)> = Few::new();
     for (index, check) in checks.iter().enumerate() {
@@ -136,7 +136,7 @@ pub fn questions(checks: &[LimitCheck<'_, '_>], counts_rejected: bool) -> Few<St
     questions
 }
 
-/// The question to a decider about those of the checks that have these indices.
+/// Returns the question to a decider about the checks with these indexes.
 fn question(
     checks: &[LimitCheck<'_, '_>],
     decider: usize,
@@ -156,7 +156,7 @@ fn question(
         let counter = known.unwrap_or(counters.len());
         let kind = bound.limit.algorithm.kind().at_rate(hits);
         match counters.get_mut(counter) {
-            // A counter that limits share is charged once, by the first that charges it.
+            // A counter that limits share is charged once, by the first limit that charges it.
             Some(counter) if counter.cost == Hits::ZERO => counter.cost = cost,
             Some(_) => {}
             None => {
@@ -185,12 +185,12 @@ impl StoreQuestion {
         self.question.refund()
     }
 
-    /// Returns the question that makes the same charges, whatever limits say.
+    /// Returns the question that charges the same hits without limits.
     pub fn charge(self) -> Question {
         Question { limits: Few::new(), ..self.question }
     }
 
-    /// Notes the answer, with each check and in the node's table. Returns whether all limits admit
+    /// Records the answer for each check, and in the node's table. Returns whether all limits admit
     /// the request.
     pub fn note(
         &self,
@@ -206,7 +206,7 @@ impl StoreQuestion {
                 let left = checks.get(index).map_or(Hits::ZERO, |it| it.left(&reading));
                 *place = Some(Answered {
                     admitted,
-                    // What the node has in reserve was charged, and is not used.
+                    // The store's count includes the node's unspent reserve.
                     reading: reading.minus(left),
                     charged: Hits::ZERO,
                     certainty: answer.certainty,
@@ -217,7 +217,7 @@ impl StoreQuestion {
         let is_charged = is_admitted || self.question.counts_rejected;
         let counters = self.question.counters.iter().enumerate();
         for ((number, counter), reading) in counters.zip(&answer.readings) {
-            // The first limit that has the counter has its key.
+            // The first limit with the counter has its key.
             let mut limits = self.question.limits.iter().zip(&self.checks);
             let Some((_, &index)) = limits.find(|(limit, _)| limit.counter == number) else {
                 continue;
@@ -233,9 +233,9 @@ impl StoreQuestion {
     }
 }
 
-/// Adds to `evaluation` what each check came to: by the datastores' answers, and for the other limits
-/// here. Where a datastore was not asked, since another limit had refused already, by what the node
-/// knows.
+/// Adds the result of each check to `evaluation`: the datastores' answers, and for other limits
+/// this node's decision. If a datastore was not asked, since another limit had refused before, the
+/// node's own counters are read.
 pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     evaluation: &mut Evaluation<L>,
     checks: &[LimitCheck<'c, 'm>],
@@ -254,7 +254,7 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
             (Some(_), None) => evaluation.ask(bound, hits, key, cost, clock),
         }
     }
-    // Not before it is certain: what one store has charged is refunded if another limit refuses.
+    // Only now: a store's charge is refunded if another limit refuses.
     if evaluation.is_charged() {
         for (check, answered) in checks.iter().zip(answered) {
             let LimitCheck { bound, hits, key, .. } = *check;
@@ -264,8 +264,8 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     }
 }
 
-/// Returns the questions by which deciders later charge hits that were charged here without them,
-/// in counters that no sync pushes, each with the decider's number.
+/// Returns the questions by which deciders later charge hits that this node charged without them,
+/// in counters that no sync pushes. Each has the decider's number.
 pub fn unsent_charges<'m>(
     charges: &[Charge<'_, 'm>],
     store_of: impl Fn(&BoundLimit<'m>) -> Option<Deciders>,
@@ -288,9 +288,9 @@ pub fn unsent_charges<'m>(
     questions
 }
 
-/// The charges of hits that are known only after the decision, one for each decider: for every limit that
-/// `store_of` has a store for, those that `value_of` says. A
-/// counter that several limits share is charged once, counting what was charged with the decision.
+/// Returns the charges of hits that are known only after the decision, one for each decider.
+/// `value_of` returns a limit's hits, and `store_of` its store. A counter that several limits share
+/// is charged once, like the charge with the decision.
 pub fn deferred_charges<'a, 'c, 'm>(
     charges: &'a [Charge<'c, 'm>],
     mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
@@ -339,15 +339,15 @@ pub struct DeferredCharge<'a, 'c, 'm> {
 }
 
 impl DeferredCharge<'_, '_, '_> {
-    /// Returns the question by which the decider later charges hits in counters that no sync
-    /// pushes, if there are any, since it does not answer now.
+    /// Returns the question by which the decider later charges the hits in counters that no sync
+    /// pushes, because it does not answer now. `None` without such counters.
     pub fn unsent(&self) -> Option<Question> {
         let mut question = self.question.clone();
         question.counters.retain(|it| it.kind != StoredKind::Windows);
         (!question.counters.is_empty()).then_some(question)
     }
 
-    /// Counts the hits as this node's, when they were sent.
+    /// Counts the hits as this node's, after they were sent.
     pub fn count(&self, clock: &impl Clock) {
         for (charge, hits) in &self.hits {
             let bound = charge.bound();

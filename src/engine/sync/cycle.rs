@@ -1,8 +1,8 @@
 //! A sync cycle of one shard, from top to bottom: lease, changes, push and fetch, apply, release.
 //!
-//! Whatever becomes of the worker in between, or of the store, or of the connection: every hit of a
-//! living node reaches the store once. What makes it so is told in [`crate::store::contract::strategy`] (the
-//! store applies a batch once) and in [`crate::table::Lease`] (a batch is sent again as it was).
+//! Every hit of a living node reaches the store once, whatever happens to the worker, the store or
+//! the connection meanwhile. The reasons are in [`crate::store::contract::strategy`] (a store
+//! applies a batch once) and in [`crate::table::Lease`] (a sealed batch is sent again unchanged).
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -23,81 +23,83 @@ use crate::table::{BatchName, BatchRecord, Counter, Lease, LeaseLost, MonotonicM
 /// The result of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// There is nothing more to ask for.
+    /// No further exchange is needed.
     Done,
-    /// There is more to ask for.
+    /// Another exchange is needed.
     More,
-    /// There is nothing more to ask for, but what others changed is to be read as a whole, in this epoch.
+    /// No further exchange is needed, but the other nodes' counts must be read as a snapshot, in
+    /// this epoch.
     Snapshot(Epoch),
-    /// It got nowhere, or has to be done again in another way. Holds what the store said.
+    /// The exchange had no effect, or must be repeated in another way. Contains the store's answer.
     Setback(&'static str),
 }
 
-/// A store's news of others' hits, which are applied while it works on the next batch.
+/// A store's counts of other nodes' hits, which are applied while the store works on the next
+/// batch.
 #[derive(Debug)]
 struct StoreNews {
-    /// The batch that it was the answer to.
+    /// The batch that this answers.
     records: Vec<BatchRecord>,
     counts: Vec<Count>,
-    /// Up to where that was all.
+    /// Position up to which these are all changes.
     position: Position,
     has_more: bool,
 }
 
-/// A batch as it is sent.
+/// A batch to send.
 struct Outgoing {
-    /// `None`: nothing is pushed.
+    /// `None` if nothing is pushed.
     name: Option<BatchName>,
     records: Vec<BatchRecord>,
-    /// Whether there is more to push.
+    /// Whether there are more changes to push.
     changes_left: bool,
-    /// Whether nodes that listen are told of it.
+    /// Whether nodes that listen to the channel are notified.
     is_news: bool,
     /// Position up to which the store's changes are known.
     position: Option<Position>,
-    /// Number of records that the next batch may have; 0: not known.
+    /// Most records of the next batch; 0 if unknown.
     capacity: usize,
 }
 
-/// The state of a cycle: the place where it goes on looking for changes, and news that are still to
-/// be applied.
+/// The state of a cycle: where its search for changes continues, and counts that are not applied
+/// yet.
 #[derive(Debug)]
 struct CycleState {
     search: Search,
     news: Option<StoreNews>,
 }
 
-/// For how much longer than what it pushed a node counts on being known: less than stores promise, since
-/// a batch may be the repeat of one that the store has had for a while.
+/// Time after its last push for which a node assumes that the store knows it. It is shorter than
+/// what stores guarantee, since a batch may be a repetition of one that the store got earlier.
 const KNOWN_FOR: Duration = Duration::from_secs(NODE_LIFE.as_secs() / 2);
-/// The most counters that are fetched at once.
+/// Most counters that are fetched in one exchange.
 const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
-/// Number of slots that are looked at before the lease is renewed: some milliseconds of work.
+/// Slots that are read before the lease is renewed; some milliseconds of work.
 const LOOKED_AT: usize = 1 << 14;
-/// Pause, in milliseconds, of a store that has nothing more to purge.
+/// Pause between purges of a store that has nothing left to purge, in milliseconds.
 const PURGE_PAUSE: u64 = 10_000;
-/// For how many counters that were pushed a store is asked once more, if it has more.
+/// Number of pushed counters after which a store with more to purge is asked again.
 const PURGE_SHARE: usize = Batch::MAX_DIFFS / 2;
-/// Greatest number of counters in one cycle that listening nodes are told of, in whole batches: a
-/// few that are busy, not all that there are.
+/// Most counters of one cycle about which listening nodes are notified, in whole batches: a few
+/// busy ones, not all of them.
 const MAX_TOLD: usize = Batch::MAX_DIFFS;
-/// The most exchanges in one cycle that lead nowhere: more than a failover takes, or a race of nodes.
+/// Most exchanges without effect in one cycle: more than a failover or a race of nodes needs.
 const MAX_SETBACKS: usize = 8;
-/// The most exchanges in one cycle that only fetch what others change meanwhile: the rest is for the
-/// next cycle, which pushes again.
+/// Most exchanges in one cycle that only fetch concurrent changes. The next cycle, which pushes
+/// again, fetches the rest.
 const MAX_FETCHES: usize = 1000;
-/// The most pages of all that a store has, and of those one after another that may be empty: more
-/// than the largest store needs, and than are left of it when most of it has expired.
+/// Most pages of a snapshot, and most empty pages in a row: more than the largest store needs, and
+/// more than remain when most of its counters have expired.
 const MAX_PAGES: usize = 1 << 17;
 const MAX_EMPTY_PAGES: usize = 1000;
 
 impl<'m> ShardSync<'_, 'm> {
-    /// Pushes what changed since it was last pushed, and fetches what others changed. Returns whether
-    /// it did: `false` if another worker is at it.
+    /// Pushes changes and fetches the other nodes' changes. Returns `false` if another worker holds
+    /// the lease.
     ///
     /// # Errors
     ///
-    /// [`SyncError`]; the lease is given back.
+    /// [`SyncError`]; the lease is released.
     pub(super) async fn sync(
         &self,
         strategy: &mut impl Strategy,
@@ -110,24 +112,24 @@ impl<'m> ShardSync<'_, 'm> {
             return Ok(false);
         };
         lease.record_holder(surroundings.process());
-        // It may have come to be due after the changes were divided among shards.
+        // Counters may have become due after the changes were divided among the shards.
         search.also_in(self.take_due(surroundings.now()));
         let result = self.cycle(strategy, &lease, surroundings, search, report).await;
         if result.is_ok() {
             lease.record_synced(now);
         }
         let result = of_holder(&lease, result);
-        // All that was taken of the changes is sealed, pushed or put back.
+        // All taken changes are sealed, pushed or put back by now.
         lease.release();
         result.map(|()| true)
     }
 
-    /// Pushes what is due before its time, or what is near its limit, with a look at what others changed in any case.
-    /// Returns whether it did, likewise.
+    /// Pushes counters that are due, or pushes those near their limits and always fetches the other
+    /// nodes' changes. Returns `false` if another worker holds the lease.
     ///
     /// # Errors
     ///
-    /// [`SyncError`]; the lease is given back.
+    /// [`SyncError`]; the lease is released.
     pub(super) async fn sync_early(
         &self,
         what: EarlyPush,
@@ -140,11 +142,11 @@ impl<'m> ShardSync<'_, 'm> {
             return Ok(false);
         };
         lease.record_holder(surroundings.process());
-        // If this worker ends from here on, the next one looks for all changes.
+        // If this worker ends from here on, the next one checks all counters.
         let due = self.take_due(surroundings.now());
         let search = match what {
             EarlyPush::Due => Search::early(due),
-            // What is due is among them.
+            // These include the due ones.
             EarlyPush::Near => Search::look(self.near_places()),
         };
         let result = self.cycle(strategy, &lease, surroundings, search, report).await;
@@ -165,7 +167,7 @@ impl<'m> ShardSync<'_, 'm> {
             true => lease.set_pushing_only()?,
             false => lease.set_windows(self.counters.iter().map(Counter::size))?,
         }
-        // Of the shards before this one.
+        // From the shards before this one.
         let pushed_before = report.pushed;
         let is_early = search.is_early;
         let mut in_hand = CycleState { search, news: None };
@@ -183,7 +185,7 @@ impl<'m> ShardSync<'_, 'm> {
         }
     }
 
-    /// Exchanges one batch after the other, until there is nothing more to push or to fetch.
+    /// Exchanges batches, one after another, until there is nothing more to push or fetch.
     async fn exchange_all(
         &self,
         strategy: &mut impl Strategy,
@@ -203,7 +205,7 @@ impl<'m> ShardSync<'_, 'm> {
             let mut batch = self.next_batch(lease, in_hand, has_asked, surroundings)?;
             let is_nothing = batch.records.is_empty() && !batch.changes_left;
             if in_hand.search.is_early && !in_hand.search.is_look && is_nothing {
-                // A cycle has pushed it meanwhile.
+                // Another cycle has pushed them meanwhile.
                 return Ok(());
             }
             let (is_push, changes_left) = (batch.name.is_some(), batch.changes_left);
@@ -211,24 +213,24 @@ impl<'m> ShardSync<'_, 'm> {
             told = told.saturating_add(batch.records.len());
             let next = self.exchange(strategy, lease, batch, in_hand, surroundings, report).await?;
             lease.renew(surroundings.monotonic(), self.lifetime)?;
-            // With a log, the position says so.
+            // With a log, the position shows that.
             has_asked = matches!(next, Next::Snapshot(_));
             match next {
                 Next::Setback(what) if setbacks >= MAX_SETBACKS => {
                     return Err(SyncError::NoProgress(what));
                 }
                 Next::Setback(_) => setbacks = setbacks.saturating_add(1),
-                // Each takes up what is behind the last one.
+                // The next exchange continues after this one.
                 Next::Done | Next::More if changes_left && is_push => {}
                 Next::Snapshot(_) if changes_left => {}
-                // It has asked, so that the next one can push.
+                // This exchange only asked, so the next one can push.
                 Next::Done | Next::More if changes_left && setbacks >= MAX_SETBACKS => {
                     return Err(SyncError::NoProgress("nothing of what it was asked"));
                 }
                 Next::Done | Next::More if changes_left => setbacks = setbacks.saturating_add(1),
                 Next::Done => return Ok(()),
                 Next::Snapshot(_) if self.only_pushes => return Ok(()),
-                // All that this node counted is in it.
+                // The snapshot includes all hits of this node.
                 Next::Snapshot(epoch) => {
                     return self.fetch(strategy, lease, epoch, surroundings, report).await;
                 }
@@ -242,8 +244,8 @@ impl<'m> ShardSync<'_, 'm> {
         }
     }
 
-    /// Returns the next message to the store: a batch, which is sealed then, or a question without
-    /// one.
+    /// Returns the next message to the store: a batch, which is sealed, or a question without a
+    /// batch.
     fn next_batch(
         &self,
         lease: &Lease<'m>,
@@ -253,7 +255,7 @@ impl<'m> ShardSync<'_, 'm> {
     ) -> Result<Outgoing, LeaseLost> {
         let table = self.namespace.table();
         let position = match &in_hand.news {
-            // If all is to be fetched anew, it is when this has been noted.
+            // The exchange after this message is recorded may fetch everything.
             Some(news) => Some(news.position),
             None => {
                 lease.fetch_anew_if_due()?;
@@ -269,13 +271,13 @@ impl<'m> ShardSync<'_, 'm> {
             capacity: 0,
         };
         if let Some((name, records)) = lease.sealed(table) {
-            // One that was sealed before goes first.
+            // A batch that was sealed before is sent first.
             let name = Some(name);
             return Ok(Outgoing { name, records, ..question });
         }
         if lease.acknowledged().number == 0 && position.is_none() && !has_asked {
-            // The epoch may be one that this node was in before, and left: then the store knows
-            // batches of it, which this asks for.
+            // The node may have been in this epoch before and left it. Then the store knows batches
+            // of it, which this question finds out.
             return Ok(question);
         }
         let has_key = |key: &[u8]| self.has_key(key);
@@ -291,8 +293,8 @@ impl<'m> ShardSync<'_, 'm> {
         Ok(Outgoing { name, records, changes_left, capacity, ..question })
     }
 
-    /// Has the store purge what has ended of the shard, if it was not asked to lately: about as much
-    /// as was `pushed`, at most, so that a store that has to be asked keeps up.
+    /// Makes the store purge expired counters of the shard, unless it did so recently. It purges
+    /// about as many counters as were `pushed`, so that it keeps up.
     async fn purge(
         &self,
         strategy: &mut impl Strategy,
@@ -315,7 +317,7 @@ impl<'m> ShardSync<'_, 'm> {
         Ok(())
     }
 
-    /// Does what has to be done before anything is pushed. Returns whether there was any such thing.
+    /// Makes the pending repair before a push. Returns whether there was one.
     async fn repair(&self, lease: &Lease<'m>, surroundings: &impl Env) -> Result<bool, LeaseLost> {
         let (table, now) = (self.namespace.table(), surroundings.now());
         let has_key = |key: &[u8]| self.has_key(key);
@@ -325,14 +327,14 @@ impl<'m> ShardSync<'_, 'm> {
             return Ok(false);
         }
         if repair == (Repair::SendAnew { is_lost: true }) && self.only_pushes {
-            // Hits below zero are of reserves.
+            // Hits below zero belong to reserves.
             table.forget_reserves(part, &is_held)?;
         }
         let all = table.slot_count();
         for start in (0_usize..all).step_by(LOOKED_AT) {
             if start > 0 {
                 lease.renew(surroundings.monotonic(), self.lifetime)?;
-                // What else the thread does goes on.
+                // Other tasks of the thread continue.
                 give_way().await;
             }
             let slots = start..start.saturating_add(LOOKED_AT).min(all);
@@ -345,7 +347,8 @@ impl<'m> ShardSync<'_, 'm> {
         lease.repaired().map(|()| true)
     }
 
-    /// Voids what the store had charged ahead and lost: when no batch is sealed, which may have given back some of it.
+    /// Voids reserves whose charges the store has lost. Only while no batch is sealed, since one
+    /// may give some of them back.
     fn void_lost(&self, lease: &Lease<'m>) -> Result<(), LeaseLost> {
         if lease.grants() != Grants::Lost || self.state.sealed_records() > 0 {
             return Ok(());
@@ -356,8 +359,8 @@ impl<'m> ShardSync<'_, 'm> {
         lease.grants_voided()
     }
 
-    /// Sends a batch, or only asks if there is none, and notes what the answer tells of others. If there is more of that,
-    /// the next exchange tells it.
+    /// Sends a batch, or only asks if there is none, and records the other nodes' hits in the
+    /// answer. If there are more of them, the next exchange returns them.
     async fn exchange<S: Strategy>(
         &self,
         strategy: &mut S,
@@ -390,7 +393,8 @@ impl<'m> ShardSync<'_, 'm> {
             diffs: records.iter().filter_map(|record| self.diff(record, now)).collect(),
             is_news,
         };
-        // The epoch and the numbers are of one moment: of another holder's epoch, this batch would be a new one.
+        // Epoch and numbers are of one moment: in another holder's epoch, this batch would be a new
+        // one.
         fail_point!("batch.made");
         lease.confirm_held()?;
         let pushed = strategy.push_diffs(&self.shard, &batch, FETCH_LIMIT);
@@ -408,7 +412,7 @@ impl<'m> ShardSync<'_, 'm> {
         noted?;
         let pushed = pushed?;
         fail_point!("sync.answered");
-        // An answer to a worker that was stopped for long says nothing of the present.
+        // If this worker was stopped for long, the answer is outdated.
         lease.confirm_applied()?;
         let (changes, store_now) = match pushed {
             Pushed::Applied { changes, now } => (changes, now),
@@ -421,20 +425,20 @@ impl<'m> ShardSync<'_, 'm> {
                 return Ok(Next::Setback("no epoch"));
             }
             Pushed::Forgotten if now >= lease.known_until() => {
-                // All that it had has ended. What was never pushed is sent anew.
+                // All data of this node in the store has expired. Unpushed hits are sent again.
                 lease.enter_epoch(epoch.0.get())?;
                 return Ok(Next::Setback("an unknown node"));
             }
             Pushed::Twin => {
                 let is_former_self = self.may_be_a_former_self(lease);
-                // What it wrote absolutely stays the former identity's.
+                // Absolute counts of the former identity stay under it.
                 if is_former_self || S::Counts::ARE_ABSOLUTE {
                     let known = Some(epoch);
                     self.open_epoch(strategy, lease, known, surroundings).await?;
                 }
                 lease.take_identity(table, random_bits(surroundings))?;
                 if is_former_self {
-                    // Nothing to tell: the other node may be this one, before a reload.
+                    // Not logged, since the other node may be this one before a reload.
                     let _ = table.record_identity();
                 }
                 return Ok(Next::Setback("another node of the same identity"));
@@ -454,7 +458,7 @@ impl<'m> ShardSync<'_, 'm> {
         report.pushed = report.pushed.saturating_add(batch.diffs.len());
         report.clock_offset = offset(store_now, now, surroundings.now());
 
-        // First what the store has of ours: totals that it tells include it.
+        // This node's hits first, since the totals in the answer include them.
         for BatchRecord { counter, window, up_to, diff } in &records {
             let pushed = (up_to.minus(*diff), *up_to);
             table.advance_pushed(*counter, *window, pushed, &|| lease.is_held())?;
@@ -494,7 +498,7 @@ impl<'m> ShardSync<'_, 'm> {
         }
     }
 
-    /// Notes what a store has told of others' hits.
+    /// Records a store's counts of other nodes' hits.
     fn record_news(
         &self,
         lease: &Lease<'m>,
@@ -508,12 +512,12 @@ impl<'m> ShardSync<'_, 'm> {
         lease.confirm_applied()?;
         match is_all || has_more {
             true => lease.set_position(Some(position.0)),
-            // The rest is told again.
+            // The next exchange returns the rest again.
             false => Ok(()),
         }
     }
 
-    /// Notes what the rest of the cluster counted. Returns whether all of it could be noted.
+    /// Records the other nodes' hits. Returns whether all of them could be recorded.
     fn record_counts(
         &self,
         lease: &Lease<'m>,
@@ -527,14 +531,14 @@ impl<'m> ShardSync<'_, 'm> {
         is_all
     }
 
-    /// Whether the store may know this node from before it left the epoch, though it does not know of
-    /// having been there.
+    /// Returns whether the store may know this node from an earlier visit to the epoch that the
+    /// node has no record of.
     fn may_be_a_former_self(&self, lease: &Lease<'m>) -> bool {
         let has_just_entered = lease.acknowledged().number == 0 && lease.position().is_none();
         has_just_entered && lease.may_have_left_more()
     }
 
-    /// Goes over to an epoch that this node, or another one at the same time, opens.
+    /// Enters an epoch that this node opens, or another one at the same time.
     async fn open_epoch(
         &self,
         strategy: &mut impl Strategy,
@@ -550,8 +554,8 @@ impl<'m> ShardSync<'_, 'm> {
         Ok(())
     }
 
-    /// Goes over to an epoch, unless this node is in it: a former primary may be back that has all that
-    /// was acknowledged.
+    /// Enters an epoch, unless the node is in it. A former primary may be back with all
+    /// acknowledged data.
     fn enter_epoch(&self, lease: &Lease<'m>, Epoch(epoch): Epoch) -> Result<(), LeaseLost> {
         if epoch.get() == lease.epoch() {
             return Ok(());
@@ -559,7 +563,7 @@ impl<'m> ShardSync<'_, 'm> {
         lease.enter_epoch(epoch.get())
     }
 
-    /// Fetches everything that matters, page by page.
+    /// Fetches all counters that matter, page by page.
     async fn fetch<S: Strategy>(
         &self,
         strategy: &mut S,
@@ -600,7 +604,8 @@ impl<'m> ShardSync<'_, 'm> {
     }
 }
 
-/// The result of a cycle: of a worker that was stopped for long, whatever failed did so because of that.
+/// Returns the result of a cycle. If the lease is lost, the worker was stopped for long, and any
+/// failure is due to that.
 fn of_holder(lease: &Lease<'_>, result: Result<(), SyncError>) -> Result<(), SyncError> {
     match result {
         Err(_) if !lease.is_held() => Err(SyncError::LeaseLost),
@@ -616,8 +621,8 @@ fn random_bits(surroundings: &impl Env) -> u32 {
     (surroundings.random().get() >> 32) as u32
 }
 
-/// Returns a lower bound of the milliseconds by which the store's clock is ahead. The store told it
-/// between two moments of ours; in a long exchange, it is not known when.
+/// Returns a lower bound of the milliseconds by which the store's clock is ahead. The store read
+/// its clock between `asked` and `answered`, at an unknown moment.
 fn offset(theirs: UnixMillis, asked: UnixMillis, answered: UnixMillis) -> i64 {
     let ours = theirs.max(asked).min(answered.max(asked));
     let difference = i128::from(theirs.0).saturating_sub(i128::from(ours.0));
@@ -636,7 +641,7 @@ mod tests {
             (3000, 1000, 3000, 0),
             (900, 1000, 3000, -100),
             (3100, 1000, 3000, 100),
-            // This node's own was set back meanwhile.
+            // This node's clock was set back meanwhile.
             (1000, 1000, 500, 0),
         ] {
             let [theirs, asked, answered] = [theirs, asked, answered].map(UnixMillis);

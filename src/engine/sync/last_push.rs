@@ -1,4 +1,4 @@
-//! The last push of a process that ends: for as long as the store takes what is left.
+//! The last push of a process before it ends, as long as the store makes progress.
 
 use core::pin::pin;
 use core::time::Duration;
@@ -8,20 +8,20 @@ use futures_util::future::{Either, select};
 use super::shard_sync::Env;
 use super::syncer::Syncer;
 
-/// The limits of the last push of a process that ends.
+/// The limits of a process's last push.
 #[derive(Clone, Copy, Debug)]
 pub struct LastPush {
-    /// The machine's uptime when it began.
+    /// Start of the last push, in time since the machine's start.
     pub began: Duration,
-    /// Longest time without a batch that the store acknowledges.
+    /// Longest time without an acknowledged batch.
     pub patience: Duration,
-    /// Longest time altogether.
+    /// Longest time in total.
     pub longest: Duration,
 }
 
 impl LastPush {
-    /// Runs `push`, and gives it up when the store has acknowledged nothing for too long, which is looked at after each
-    /// `pause`. Returns its result; `None` if it was given up.
+    /// Runs `push` within the limits. Checks after each `pause` whether the store has acknowledged
+    /// a batch. Returns the result of `push`; `None` if a limit ended it.
     pub async fn run<T>(
         self,
         syncer: &Syncer<'_, '_>,

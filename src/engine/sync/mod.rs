@@ -1,9 +1,11 @@
 //! The sync of a namespace with its datastore.
 //!
-//! - [`syncer`]: a cycle of all shards; [`cycle`]: the cycle of one, from top to bottom; start there
-//! - [`shard_sync`], [`sync_search`]: what one cycle works on, and where it looks for changes
-//! - [`subscriber`], [`poll_schedule`]: news of others, heard or asked for
-//! - [`last_push`]: the push of a process that ends; [`sync_outcome`]: reports and errors; [`side_by_side`]: futures
+//! - [`syncer`]: a cycle of all shards; [`cycle`]: the cycle of one shard, from top to bottom;
+//!   start there
+//! - [`shard_sync`], [`sync_search`]: one shard's sync, and its search for changes
+//! - [`subscriber`], [`poll_schedule`]: other nodes' pushes, from the channel or by polling
+//! - [`last_push`]: the push before a process ends; [`sync_outcome`]: reports and errors;
+//!   [`side_by_side`]: concurrent futures
 
 pub(super) mod cycle;
 #[cfg(not(loom))]

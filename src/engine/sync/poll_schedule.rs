@@ -1,9 +1,9 @@
-//! Times at which a store without a channel is asked again: by the growth of the counters near
-//! their limits.
+//! The schedule of polls of a store without a channel, from the growth of the counters near their
+//! limits.
 //!
-//! Of such a counter, with `R` left of its limit `L`, the store is asked when at the speed seen last half of `R`
-//! will be used, or `share*L` if that is more. So others' hits are known that well, and a counter that
-//! does not grow is asked about with the period alone.
+//! For such a counter with the limit `L` and the rest `R`, the store is polled when, at the last
+//! speed, half of `R` will be used, or `share*L` if that is more. So other nodes' hits are known to
+//! this precision, and a counter that does not grow is fetched only once in each period.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -12,28 +12,28 @@ use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::table::{EarlyShare, MonotonicMillis, NearCount};
 
-/// The shortest time between two looks, in milliseconds: some exchanges.
+/// Shortest time between two polls, in milliseconds; some exchanges.
 const SHORTEST: f64 = 20.0;
 
-/// The growth of the counters of a namespace, and from it the time of the next look.
+/// The growth of a namespace's counters, from which the time of the next poll is computed.
 #[derive(Debug, Default)]
 pub struct PollSchedule {
     seen: HashMap<u64, Seen>,
 }
 
-/// A counter as it was after an exchange.
+/// A counter after an exchange.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     window: u64,
     hits: Hits,
     at: MonotonicMillis,
-    /// Thousandths of hits in a millisecond.
+    /// Thousandths of hits per millisecond.
     speed: f64,
 }
 
 impl PollSchedule {
-    /// Notes what is known after an exchange; returns in how long to ask again, where nodes keep `share` of a limit.
-    /// `None`: nothing is near its limit and grows. Counters that are not among these are forgotten.
+    /// Records the counters after an exchange. Returns the time until the next poll, if nodes keep
+    /// `share` of a limit; `None` if no counter near its limit grows. Other counters are removed.
     pub fn note(
         &mut self,
         counts: impl Iterator<Item = NearCount>,
@@ -65,14 +65,14 @@ impl Seen {
         if passed == 0 {
             return Seen { speed: before.speed, ..seen };
         }
-        // Of a window that has just begun, that of the one before is as good.
+        // In a window that has just begun, the previous window's speed is used.
         let speed = if seen.window == before.window {
             let grown = seen.hits.minus(before.hits).max(Hits::ZERO);
             grown.thousandths() as f64 / passed as f64
         } else {
             before.speed
         };
-        // What was seen for the first time may have been a burst, or nothing.
+        // A new counter's growth may have been a burst, or none.
         let speed = match before.speed {
             0.0 => speed,
             before => (before + speed) / 2.0,
@@ -81,14 +81,14 @@ impl Seen {
     }
 }
 
-/// In how many milliseconds a counter is to be looked at that grows at this speed.
+/// Returns the milliseconds until a counter with this growth must be polled.
 fn pause(count: &NearCount, share: EarlyShare, speed: f64) -> f64 {
     let (limit, algorithm) = count.limit;
     let half = |hits: Hits| hits.thousandths() as f64 / 2.0;
     let least = share.of(limit).thousandths() as f64;
     let rest = limit.minus(count.rate);
     if rest <= Hits::ZERO && algorithm == Algorithm::Fixed {
-        // Nothing is admitted any more before the next window.
+        // The limit admits no hit before the next window.
         let left = count.size.millis().saturating_sub(count.at.elapsed);
         return left as f64 + half(limit).max(least) / speed;
     }
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// In how many milliseconds to look, after looks at these times.
+    /// Returns the milliseconds until the next poll, after polls at these times.
     fn looks(counts: &[(u64, NearCount)]) -> Vec<Option<u128>> {
         let mut times = PollSchedule::default();
         let share = EarlyShare::of_milli_percent(6250);
@@ -134,17 +134,17 @@ mod tests {
         let fixed = |number, elapsed, hits| count(number, elapsed, hits, hits, Algorithm::Fixed);
         let looks = looks(&[
             (0, fixed(7, 0, 0)),
-            // 200 in a second.
+            // 200 hits per second.
             (1000, fixed(7, 1000, 200)),
             (3000, fixed(7, 3000, 600)),
             (4000, fixed(7, 4000, 800)),
-            // Of what is left, a half is less than the share.
+            // Half of the rest is less than the share.
             (4500, fixed(7, 4500, 900)),
             (4900, fixed(7, 4900, 980)),
             // None before the next window.
             (5000, fixed(7, 4999, 1000)),
             (7500, fixed(8, 2500, 500)),
-            // Nobody counts any more, so that it is asked more and more seldom.
+            // No node counts any more, so polls become rarer.
             (8500, fixed(8, 3500, 500)),
             (9500, fixed(8, 4500, 500)),
         ]);

@@ -1,5 +1,5 @@
-//! A shard of a namespace, as a sync cycle sees it: which counters of the table are its own, what is told
-//! of them, and where totals are noted.
+//! The sync of one shard of a namespace: selects its counters in the table, and applies the store's
+//! totals.
 
 use core::cell::Cell;
 use core::num::NonZeroU64;
@@ -16,41 +16,41 @@ use crate::table::{
     BatchRecord, Counter, HasKey, IsHeld, LeaseLost, MonotonicMillis, Part, SyncState,
 };
 
-/// Pause between two messages that the node lives, in milliseconds.
+/// Pause between two messages that the node is alive, in milliseconds.
 const LIVING_PAUSE: u64 = 1000;
 
-/// The surroundings of a sync: of the [machine](crate::engine::Machine), or, in tests, of numbers.
+/// The environment of a sync: the [machine](crate::engine::Machine), or constants in tests.
 pub trait Env: Clock {
-    /// The monotonic clock, from a moment that all processes of the machine share.
+    /// Returns the time of a monotonic clock that all processes of the machine share.
     fn uptime(&self) -> Duration;
-    /// 64 unpredictable bits, not all zero.
+    /// Returns 64 unpredictable bits, not all zero.
     fn random(&self) -> NonZeroU64;
-    /// The number of this process.
+    /// Returns the number of this process.
     fn process(&self) -> u32;
 
-    /// Returns the uptime as leases have it.
+    /// Returns the monotonic time in the unit of leases.
     fn monotonic(&self) -> MonotonicMillis {
         MonotonicMillis(u64::try_from(self.uptime().as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Returns how long to wait after so many failures in a row.
+    /// Returns the pause after this number of failures in a row.
     fn back_off(&self, failures: u32) -> Duration {
         self.pause(50, failures)
     }
 
-    /// Returns how long to wait after what happened so many times in a row, where `shortest` milliseconds are doubled each
-    /// time: 2 s at most.
+    /// Returns the pause after `times` events in a row: `shortest` milliseconds, doubled each time,
+    /// up to 2 s.
     fn pause(&self, shortest: u64, times: u32) -> Duration {
         pause(shortest, times, self.random().get())
     }
 }
 
-/// A push before its time.
+/// The kind of an early push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EarlyPush {
-    /// A push of counters that are due, if any are.
+    /// Push counters that are due, if any are.
     Due,
-    /// A push of counters near their limits, with a look at others' changes.
+    /// Push counters near their limits, and fetch the other nodes' changes.
     Near,
 }
 
@@ -59,31 +59,31 @@ pub enum EarlyPush {
 pub(super) struct ShardSync<'n, 'm> {
     pub(super) namespace: &'n Namespace<'m>,
     pub(super) shard: Shard,
-    /// The number of shards.
+    /// Number of shards.
     shards: u16,
     pub(super) state: SyncState<'m>,
-    /// Sync state of the first shard, which counts the events of all.
+    /// State of the first shard's sync, which counts the events of all shards.
     pub(super) counts: SyncState<'m>,
-    /// The windows that are counted in, with their counters.
+    /// The configured windows, with their counters.
     pub(super) counters: Vec<Counter>,
-    /// Time for which the lease is taken, in milliseconds.
+    /// Duration of the lease in milliseconds.
     pub(super) lifetime: u64,
-    /// Whether it is of no use here what others counted.
+    /// Whether the sync only pushes, since other nodes' hits are not needed.
     pub(super) only_pushes: bool,
-    /// Whether nodes that listen are told of what is pushed.
+    /// Whether nodes that listen are notified of pushes.
     pub(super) tells: bool,
     /// Time of this worker's next purge.
     pub(super) purge_at: Cell<MonotonicMillis>,
-    /// For how long the node is to be counted as one that lives, each time that it says so; `None`: it
-    /// says nothing.
+    /// Time for which each message says that the node is alive; `None` if it sends no such
+    /// messages.
     pub(super) lives_for: Option<Duration>,
     /// Time of this worker's next message that the node lives.
     pub(super) living_at: Cell<MonotonicMillis>,
 }
 
 impl<'n, 'm> ShardSync<'n, 'm> {
-    /// The sync of each shard of `namespace`: none if it is not synced. The rest is as in
-    /// [`Syncer::new`](crate::engine::Syncer::new).
+    /// Returns the sync of each shard of `namespace`; empty if it is local. For the other arguments
+    /// see [`Syncer::new`](crate::engine::Syncer::new).
     pub(super) fn of(
         namespace: &'n Namespace<'m>,
         sizes: &[WindowSize],
@@ -109,13 +109,13 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         (0..shards).zip(states).map(of_one).collect()
     }
 
-    /// Returns the sync without fetching.
+    /// Disables fetching.
     pub(super) fn pushing_only(self) -> Self {
         ShardSync { only_pushes: true, ..self }
     }
 
-    /// Returns the sync with messages that the node lives for so long from then on; for no time:
-    /// that it leaves. The first shard's messages are for all.
+    /// Enables messages that the node is alive for `time` from then on; zero means that it leaves.
+    /// The first shard sends them for all shards.
     pub(super) fn living_for(self, time: Duration) -> Self {
         ShardSync {
             lives_for: (self.shard.number == 0).then_some(time),
@@ -124,33 +124,33 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         }
     }
 
-    /// Returns the sync with news of its pushes for listening nodes.
+    /// Enables notifications of listening nodes.
     pub(super) fn telling(self) -> Self {
         ShardSync { tells: true, ..self }
     }
 
-    /// For how long the node is to be counted as one that lives, if it is time to say so.
+    /// Returns the time for which the node is alive, if a message is due.
     pub(super) fn life(&self, now: MonotonicMillis) -> Option<Duration> {
         let is_due = now >= self.living_at.get() || self.is_failing();
         self.lives_for.filter(|_| is_due)
     }
 
-    /// Whether the last cycle failed, of this worker or another: then the next one leaves out nothing that it may have
-    /// failed of.
+    /// Returns whether the last cycle of any worker failed. Then the next one omits nothing that
+    /// may have been the cause.
     pub(super) fn is_failing(&self) -> bool {
         self.counts.stats().is_up() == Some(false)
     }
 
-    /// Notes how many nodes live, as a store told at `now`, if it does.
+    /// Records the number of living nodes that a store returned at `now`.
     pub(super) fn record_nodes(&self, nodes: Option<u64>, now: MonotonicMillis) {
         let next = now.0.saturating_add(LIVING_PAUSE);
         self.living_at.set(MonotonicMillis(next));
-        // One that does not tell is as good as alone.
+        // Without that number, the node counts as the only one.
         self.counts.record_nodes(nodes.unwrap_or(1));
     }
 
-    /// Returns the places where each shard of the namespace looks for its changes. If there are
-    /// several shards, each key is looked at once for all.
+    /// Returns each shard's search for changes. With several shards, each key is read once for all
+    /// of them.
     pub(super) fn searches(&self) -> Vec<Search> {
         if self.shards == 1 {
             return vec![Search::everywhere()];
@@ -167,38 +167,38 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         self.state
     }
 
-    /// Whether this node was synced less than most of `period` ago.
+    /// Returns whether this node was synced within the last `period`, with some tolerance.
     pub(super) fn is_fresh(&self, period: Duration, surroundings: &impl Env) -> bool {
         let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
         let since = self.state.since_sync(surroundings.monotonic());
         since.is_some_and(|since| since < period.saturating_sub(period / 4))
     }
 
-    /// Whether something of it is due.
+    /// Returns whether the shard has due counters.
     pub(super) fn has_due(&self) -> bool {
         let has_key = |key: &[u8]| self.has_key(key);
         self.namespace.table().has_due(self.part(&has_key))
     }
 
-    /// Takes what of it is due.
+    /// Takes the due counters of the shard.
     pub(super) fn take_due(&self, now: UnixMillis) -> Vec<(usize, u64)> {
         let has_key = |key: &[u8]| self.has_key(key);
         let (table, early) = (self.namespace.table(), self.namespace.early_share());
         table.take_due(self.part(&has_key), early, now)
     }
 
-    /// Returns the places at which counters near their limits may have changed.
+    /// Returns the places of counters near their limits that may have changed.
     pub(super) fn near_places(&self) -> Vec<(usize, u64)> {
         let has_key = |key: &[u8]| self.has_key(key);
         self.namespace.table().near_places(self.part(&has_key))
     }
 
-    /// Ends the lease of its present holder: this worker may take it.
+    /// Ends another worker's lease, so that this worker can take it.
     pub(super) fn take_over(&self, surroundings: &impl Env) {
         self.state.end_lease(surroundings.monotonic());
     }
 
-    /// Counts how long an exchange with the store takes.
+    /// Runs `exchange`, and records its duration.
     pub(super) async fn timed<T>(
         &self,
         exchange: impl Future<Output = T>,
@@ -212,22 +212,22 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         result
     }
 
-    /// The counters of the shard.
+    /// Returns the counters of the shard.
     pub(super) fn part<'p>(&self, has_key: HasKey<'p>) -> Part<'p> {
         Part {
             namespace: self.namespace.index(),
-            // Of one that is all, no key needs to be looked at.
+            // With one shard, all keys belong to it.
             has_key: (self.shards > 1).then_some(has_key),
         }
     }
 
-    /// Whether a key is counted in the shard.
+    /// Returns whether a key belongs to the shard.
     pub(super) fn has_key(&self, key: &[u8]) -> bool {
         Shard::number_of(key, self.shards) == self.shard.number
     }
 
-    /// Notes what the rest of the cluster counted. Returns whether all of it could be noted: what
-    /// others count in windows that are still to come here has no place yet.
+    /// Records the other nodes' hits. Returns whether all of them could be recorded: hits in
+    /// windows that have not begun here have no place yet.
     ///
     /// # Errors
     ///
@@ -249,8 +249,9 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         Ok(is_all)
     }
 
-    /// Counts again what a reset of this node took of a total that another node had set to zero before: the
-    /// later one of them has made it less than zero. After the batch is acknowledged, so at most once.
+    /// Counts hits again that a reset of this node subtracted from a total which another node had
+    /// reset before: the later reset makes the total negative. Called after the batch is
+    /// acknowledged, so at most once.
     pub(super) fn undo_resets(&self, records: &[BatchRecord], counts: &[Count]) {
         let table = self.namespace.table();
         let resets = || records.iter().filter(|record| record.diff < Hits::ZERO);
@@ -267,7 +268,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         }
     }
 
-    /// Counts the hits of a batch that were admitted above limits, as the store's answer tells.
+    /// Counts the hits of a batch that exceed their limits by the store's answer.
     pub(super) fn count_excess(&self, records: &[BatchRecord], now: UnixMillis) {
         let table = self.namespace.table();
         let excess = |it: &BatchRecord| table.excess(it.counter, it.window, it.diff, now);
@@ -277,7 +278,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         }
     }
 
-    /// Returns the diff of a counter; `None` if it is gone.
+    /// Returns the difference of a counter to push; `None` if the counter is gone.
     pub(super) fn diff(&self, record: &BatchRecord, now: UnixMillis) -> Option<Diff> {
         let (key, size) = self.namespace.table().key_of(record.counter)?;
         let end = record.window.saturating_add(2).saturating_mul(size.millis());

@@ -1,11 +1,11 @@
-//! Futures that make progress side by side, a few at once.
+//! Runs futures concurrently, a few at a time.
 
 use core::future::poll_fn;
 use core::mem;
 use core::pin::{Pin, pin};
 use core::task::Poll;
 
-/// Has the other tasks of the thread run once.
+/// Lets the other tasks of the thread run once.
 pub(super) async fn give_way() {
     let mut has_waited = false;
     poll_fn(|context| {
@@ -19,12 +19,12 @@ pub(super) async fn give_way() {
     .await;
 }
 
-/// Waits for `future`, and does some work meanwhile: once it waits for something, and what it has begun is on
-/// its way. Returns what came of both.
+/// Waits for `future`, and does `work` when `future` first waits and its output has been sent.
+/// Returns both results.
 pub(super) async fn beside<F: Future, W>(future: F, work: impl FnOnce() -> W) -> (F::Output, W) {
     let mut future = pin!(future);
     let mut output = None;
-    // What is to be sent is passed on to another task, which is to have a turn, and the next one that it wakes.
+    // The output is passed to another task, which needs a turn, and so does the one that it wakes.
     let mut turns = 0..2;
     poll_fn(|context| {
         if let Poll::Ready(ready) = future.as_mut().poll(context) {
@@ -47,8 +47,8 @@ pub(super) async fn beside<F: Future, W>(future: F, work: impl FnOnce() -> W) ->
     }
 }
 
-/// Waits for all of these, of which up to `at_once` are under way at a time, the first ones first. What
-/// came of them, as they ended.
+/// Runs these futures, up to `at_once` at a time, in their order. Returns their results in the
+/// order in which they end.
 pub(super) async fn side_by_side<F: Future>(
     mut futures: impl Iterator<Item = F>,
     at_once: usize,
@@ -63,7 +63,7 @@ pub(super) async fn side_by_side<F: Future>(
             }
             Poll::Pending => true,
         });
-        // Others take the places of those that have ended.
+        // Others replace the ones that have ended.
         while under_way.len() < at_once {
             let Some(mut next) = futures.next().map(Box::pin) else {
                 break;
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Ends when `turns` of them have come.
+    /// Waits until `turns` reaches `until`.
     async fn wait(turns: &Cell<u32>, until: u32, number: u32) -> u32 {
         poll_fn(|_| match turns.get() >= until {
             true => Poll::Ready(number),
@@ -108,7 +108,7 @@ mod tests {
         let mut all = pin!(side_by_side(futures, 2));
         let mut context = Context::from_waker(Waker::noop());
         assert!(all.as_mut().poll(&mut context).is_pending());
-        // The first and the fourth are under way.
+        // The first and the fourth are running.
         assert_eq!(begun.get(), 4);
         turns.set(1);
         assert!(all.as_mut().poll(&mut context).is_pending());
@@ -123,7 +123,7 @@ mod tests {
         let work = || works.set(works.get() + 1);
         let mut context = Context::from_waker(Waker::noop());
         let mut both = pin!(beside(wait(&turns, 5, 7), work));
-        // What it has begun is sent first.
+        // The output is sent first.
         assert!(both.as_mut().poll(&mut context).is_pending());
         assert!(both.as_mut().poll(&mut context).is_pending());
         assert_eq!(works.get(), 0);
@@ -133,7 +133,7 @@ mod tests {
         }
         turns.set(5);
         assert_eq!(both.poll(&mut context), Poll::Ready((7, ())));
-        // One that does not wait.
+        // With a future that does not wait.
         let both = pin!(beside(wait(&turns, 5, 8), work));
         assert_eq!(both.poll(&mut context), Poll::Ready((8, ())));
         assert_eq!(works.get(), 2);

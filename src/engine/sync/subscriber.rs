@@ -1,12 +1,13 @@
-//! News of others' pushes that come before an exchange tells them: they are applied at once.
+//! Applies other nodes' pushes when they arrive on the channel, before an exchange returns them.
 //!
-//! A total that is heard includes what the store had of this node's hits at that position, so that this has
-//! to be known. While no batch with the counter is on its way, it is what was acknowledged. While one is, the
-//! total may include it or not; then it waits until the batch is answered. The answer has everything up to its
-//! own position, and what is heard of before that is old.
+//! A total on the channel includes the hits of this node that the store had at that position, which
+//! must be known. While no batch with the counter is in flight, these are the acknowledged hits.
+//! While one is in flight, the total may include it or not, so it waits until the batch is
+//! answered. The answer contains everything up to its own position, so earlier totals on the
+//! channel are obsolete.
 //!
-//! The position of the node stays: the next exchange tells all of it again, and that is the truth. So what
-//! is heard twice, late or never does no more harm than that the node knows it later.
+//! The node's position does not change: the next exchange returns all changes again and is
+//! authoritative. So if a total arrives twice, late or never, the node only learns of it later.
 
 use core::time::Duration;
 
@@ -16,32 +17,32 @@ use crate::policy::window::{Clock, WindowSize};
 use crate::store::contract::strategy::{Count, Epoch, NodeId, Position, PushNews, Subscription};
 use crate::table::BatchRecord;
 
-/// A subscriber to the news of a namespace.
+/// A subscriber of a namespace's pushes.
 #[derive(Debug)]
 pub struct Subscriber<'n, 'm> {
     shards: Vec<HeardShard<'n, 'm>>,
 }
 
-/// A shard, and up to where it was listened to.
+/// A shard, and the position up to which its channel was read.
 #[derive(Debug)]
 struct HeardShard<'n, 'm> {
     shard: ShardSync<'n, 'm>,
     heard: Option<HeardUpTo>,
 }
 
-/// Up to where a shard was heard, until an exchange tells more: what was heard may come from somebody who counts
-/// nothing, and be further than there is anything to hear.
+/// The position up to which a shard's channel was read, until an exchange returns a later one. A
+/// message of a node that counts nothing can be further than any change.
 #[derive(Clone, Copy, Debug)]
 struct HeardUpTo {
     epoch: Epoch,
-    /// The position that the node had.
+    /// The node's position.
     reach: Position,
     position: Position,
 }
 
 impl<'n, 'm> Subscriber<'n, 'm> {
-    /// Creates the subscriber of `namespace`, which counts in windows of `sizes`. `None`: the
-    /// namespace is not synced.
+    /// Creates the subscriber of `namespace`, in windows of `sizes`. `None` if the namespace is
+    /// local.
     pub fn new(namespace: &'n Namespace<'m>, sizes: &[WindowSize]) -> Option<Self> {
         // It takes no lease.
         let shards = ShardSync::of(namespace, sizes, Duration::ZERO);
@@ -50,24 +51,24 @@ impl<'n, 'm> Subscriber<'n, 'm> {
         (!shards.is_empty()).then_some(Subscriber { shards })
     }
 
-    /// Splits the subscriber into one for each of its shards.
+    /// Splits the subscriber into one for each shard.
     pub fn by_shard(self) -> impl Iterator<Item = Self> {
         let shards = self.shards.into_iter();
         shards.map(|shard| Subscriber { shards: vec![shard] })
     }
 
-    /// Whether this is what some news is for.
+    /// Returns whether `news` is for this subscriber.
     pub fn is_of(&self, news: &PushNews) -> bool {
         self.shards.iter().any(|it| it.shard.shard == news.shard)
     }
 
-    /// Returns the subscriptions: none before the node has seen the store's state.
+    /// Returns the subscriptions; empty before the node has a position in the store's changes.
     pub fn subscriptions(&self) -> Vec<Subscription> {
         self.shards.iter().filter_map(HeardShard::subscription).collect()
     }
 
-    /// Notes what is news of one of its shards. Returns what of that has to wait until what this node has
-    /// on its way is answered.
+    /// Applies a message about one of the shards. Returns the part that must wait until this node's
+    /// batch is answered; `None` without one.
     pub fn note(&mut self, news: PushNews, clock: &impl Clock) -> Option<PushNews> {
         let mut shards = self.shards.iter_mut();
         let heard = shards.find(|it| it.shard.shard == news.shard)?;
@@ -76,7 +77,8 @@ impl<'n, 'm> Subscriber<'n, 'm> {
 }
 
 impl HeardShard<'_, '_> {
-    /// From where on it is listened to: the end of what is known, by an exchange or by the channel.
+    /// Returns the subscription of the shard, from the last position known by an exchange or by the
+    /// channel.
     fn subscription(&self) -> Option<Subscription> {
         let (epoch, position) = self.reach()?;
         let heard = self.heard_since(epoch, position);
@@ -90,7 +92,8 @@ impl HeardShard<'_, '_> {
         })
     }
 
-    /// Up to where it was heard since the node has this position.
+    /// Returns the position up to which the channel was read since the node has the position
+    /// `reach`.
     fn heard_since(&self, epoch: Epoch, reach: Position) -> Option<Position> {
         let is_since = |heard: &HeardUpTo| (heard.epoch, heard.reach) == (epoch, reach);
         self.heard.filter(is_since).map(|heard| heard.position)
@@ -101,7 +104,7 @@ impl HeardShard<'_, '_> {
         Some((Epoch(epoch), Position(position)))
     }
 
-    /// Whether the node does not know what has come to this position.
+    /// Returns whether the node does not know the changes up to this position.
     fn is_new(&self, epoch: Epoch, position: Position) -> bool {
         self.reach().is_some_and(|(present, known)| present == epoch && position.is_after(known))
     }
@@ -126,7 +129,7 @@ impl HeardShard<'_, '_> {
         (!waiting.is_empty()).then_some(PushNews { counts: waiting, ..news })
     }
 
-    /// Notes a total. Returns `false` if it cannot be told yet what of it is this node's.
+    /// Records a total. Returns `false` if this node's part of it is not known yet.
     fn record_count(
         &self,
         count: &Count,
@@ -146,7 +149,7 @@ impl HeardShard<'_, '_> {
         if !is_near {
             return true;
         }
-        // A full zone has no place for what only others count.
+        // A full zone has no slot for a counter with only other nodes' hits.
         let Some(counter) = table.make_room_for(counter, table.key(key), clock) else {
             return true;
         };
@@ -156,8 +159,8 @@ impl HeardShard<'_, '_> {
         }
         let mut is_syncing = false;
         table.hear_remote(counter, *window, now, |ours| {
-            // A sync under way may have noted what is newer already, but not yet up to where that is all; or
-            // it has come to it meanwhile.
+            // A running sync may have recorded a newer total before it advanced the position; or it
+            // has reached this position meanwhile.
             is_syncing = self.shard.state().is_leased();
             let is_new = !is_syncing && self.is_new(news.epoch, news.position);
             is_new.then(|| total.minus(ours))

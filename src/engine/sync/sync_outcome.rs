@@ -9,28 +9,29 @@ use crate::table::LeaseLost;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Counters (by window) of which diffs were pushed.
+    /// Number of differences that were pushed, by counter and window.
     pub pushed: usize,
-    /// Counters (by window) whose totals were fetched.
+    /// Number of totals that were fetched, by counter and window.
     pub fetched: usize,
     /// Milliseconds by which the store's clock is ahead of this node's.
     pub clock_offset: i64,
-    /// Whether some shards were left to another worker, which was at them.
+    /// Whether another worker synced some of the shards.
     pub is_part: bool,
 }
 
 impl Report {
-    /// Whether all that was to be pushed was: of a cycle that was another worker's, it is not known.
+    /// Returns whether all changes were pushed. If another worker ran the cycle, that is unknown,
+    /// and the result is false.
     pub fn is_whole(report: Option<Report>) -> bool {
         report.is_some_and(|report| !report.is_part)
     }
 
-    /// Adds up two reports.
+    /// Adds two reports.
     pub(super) fn and(self, other: Report) -> Report {
         Report {
             pushed: self.pushed.saturating_add(other.pushed),
             fetched: self.fetched.saturating_add(other.fetched),
-            // Of a shard that was not synced, it is not known.
+            // Unknown for a shard that was not synced.
             clock_offset: match other.clock_offset {
                 0 => self.clock_offset,
                 offset => offset,
@@ -40,15 +41,15 @@ impl Report {
     }
 }
 
-/// The reason why a cycle ended early. The next one, here or in another worker, goes on with it.
+/// The reason why a cycle ended early. The next cycle, of this or another worker, continues it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyncError {
-    /// Another worker took over.
+    /// Another worker has taken the lease.
     LeaseLost,
-    /// The store did not do as it was asked.
+    /// The store failed.
     Store(StoreError),
-    /// The store answers, but as if everything was to be done again. Holds what it said last.
+    /// The store answers, but requires to repeat everything. Contains its last answer.
     NoProgress(&'static str),
 }
 

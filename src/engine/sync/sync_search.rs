@@ -1,63 +1,64 @@
-//! The search of a cycle for changes, and the next batch, which is gathered while the store works
-//! on the one before.
+//! A cycle's search for changes, and the next batch, which is gathered while the store works on the
+//! current one.
 
 use crate::policy::window::UnixMillis;
 use crate::store::contract::strategy::Batch;
 use crate::table::{BatchRecord, Change, CounterTable, IsHeld, LeaseLost, Part};
 
-/// In a batch with room for so many records, no counter's windows are divided: what is in one batch is in no
-/// other that is gathered before that one is acknowledged.
+/// In a batch with room for this many records, the windows of a counter are never split, so a
+/// counter is in only one of the batches gathered before an acknowledgment.
 const WHOLE: usize = 8;
 
-/// The places where a cycle looks for changes, in this order: a change behind it is for the next
+/// The places that a cycle searches, in this order. Changes at earlier places are left to the next
 /// cycle.
 #[derive(Debug)]
 pub(super) struct Search {
-    /// The places, as the table tells them; `None`: everywhere.
+    /// The places, as the table returned them; `None` for all.
     places: Option<Vec<(usize, u64)>>,
-    /// Number of groups that were looked at.
+    /// Number of groups that were searched.
     next: usize,
-    /// Bits of the next group that were not looked at: a counter that changes over and over keeps
-    /// no other waiting.
+    /// Bits of the next group that were not searched, so that a counter that changes all the time
+    /// does not block others.
     left: u64,
-    /// Whether this is all that a cycle is for: others' changes are looked at if there is something to push.
+    /// Whether the cycle has no other purpose. Then other nodes' changes are fetched only if there
+    /// is something to push.
     pub(super) is_early: bool,
-    /// Whether others' changes are looked at in any case.
+    /// Whether other nodes' changes are fetched in any case.
     pub(super) is_look: bool,
-    /// Changes gathered for the next batch.
+    /// Changes that were gathered for the next batch.
     gathered: Option<GatheredChanges>,
 }
 
-/// The changes for a batch.
+/// Changes for a batch.
 #[derive(Debug)]
 struct GatheredChanges {
     records: Vec<BatchRecord>,
-    /// Whether there are more.
+    /// Whether there are more changes.
     has_more: bool,
 }
 
 impl Search {
-    /// In the whole table.
+    /// Searches the whole table.
     pub(super) fn everywhere() -> Search {
         Search::at(None)
     }
 
-    /// In these places: groups, and which of their bits.
+    /// Searches these places: groups, and bits in them.
     pub(super) fn in_places(places: Vec<(usize, u64)>) -> Search {
         Search::at(Some(places))
     }
 
-    /// In those places alone, before the time for the others.
+    /// Searches these places for an early push.
     pub(super) fn early(places: Vec<(usize, u64)>) -> Search {
         Search { is_early: true, ..Search::at(Some(places)) }
     }
 
-    /// In those places alone, and in any case at what others changed.
+    /// Searches these places, and fetches other nodes' changes in any case.
     pub(super) fn look(places: Vec<(usize, u64)>) -> Search {
         Search { is_look: true, ..Search::early(places) }
     }
 
-    /// In those places, too, if it is not everywhere. It has not begun.
+    /// Adds places to a search that has not begun, unless it is everywhere.
     pub(super) fn also_in(&mut self, places: Vec<(usize, u64)>) {
         let Some(known) = &mut self.places else {
             return;
@@ -78,7 +79,7 @@ impl Search {
         Search { places, next: 0, left: u64::MAX, is_early: false, is_look: false, gathered: None }
     }
 
-    /// The place that is next, in a table of so many groups.
+    /// Returns the next place, in a table with this number of groups.
     fn place(&self, groups: usize) -> Option<(usize, u64)> {
         let (group, bits) = match &self.places {
             Some(places) => *places.get(self.next)?,
@@ -92,12 +93,12 @@ impl Search {
         self.left = u64::MAX;
     }
 
-    /// The changes of a part of the table for the next batch, of at most so many records, and whether
-    /// there are more.
+    /// Takes the changes of a part of the table for the next batch, with at most `capacity`
+    /// records. Returns them, and whether there are more.
     ///
     /// # Errors
     ///
-    /// [`LeaseLost`], as of all that gathers: the worker that took over finds what was gathered.
+    /// [`LeaseLost`]. The worker that has taken over finds the changes.
     pub(super) fn take_batch(
         &mut self,
         table: &CounterTable<'_>,
@@ -110,7 +111,7 @@ impl Search {
             Some(gathered) => gathered,
             None => self.gather(table, part, capacity, now, is_held)?,
         };
-        // There may be less room than there was.
+        // The next batch may have fewer records than were gathered.
         if records.len() > capacity {
             let records = records.split_off(capacity);
             self.gathered = Some(GatheredChanges { records, has_more });
@@ -119,9 +120,9 @@ impl Search {
         Ok((records, has_more))
     }
 
-    /// Gathers changes for the next batch, in which there is room for so many: while the one before is on its
-    /// way, so that [`Search::take_batch`] has them at once. What is not taken then is to be
-    /// [put back](Search::put_back).
+    /// Gathers changes for the next batch while the current one is in flight, so that
+    /// [`Search::take_batch`] has them at once. Changes that are not taken must be [put
+    /// back](Search::put_back).
     pub(super) fn gather_ahead(
         &mut self,
         table: &CounterTable<'_>,
@@ -136,7 +137,7 @@ impl Search {
         Ok(())
     }
 
-    /// Has what was gathered be found again.
+    /// Marks gathered changes as changed again.
     pub(super) fn put_back(&mut self, table: &CounterTable<'_>) {
         for record in self.gathered.take().into_iter().flat_map(|it| it.records) {
             table.record_again(record.counter);
@@ -160,7 +161,7 @@ impl Search {
                 let len = records.len().saturating_add(change.windows.len());
                 let bytes = key_bytes.saturating_add(change.key.len());
                 let fits = len <= capacity && bytes <= Batch::MAX_KEY_BYTES;
-                // Of the first one, there may be room for one window only.
+                // A batch may have room for only one window of its first counter.
                 let is_whole = fits || records.is_empty() && change.windows.len() <= capacity;
                 if is_whole || records.is_empty() {
                     key_bytes = bytes;

@@ -1,4 +1,4 @@
-//! A sync cycle of a namespace: of all its shards, a few at once if the store can.
+//! A sync cycle of a namespace: of all its shards, a few concurrently if the store supports that.
 
 use core::time::Duration;
 
@@ -11,28 +11,28 @@ use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::{LONGEST_LIFE, Strategy};
 use crate::table::{MonotonicMillis, SyncCycle, SyncState};
 
-/// The shortest time for which a node is counted as one that lives: longer than a retry takes.
+/// Shortest time for which a node counts as alive; longer than a retry takes.
 const SHORTEST_LIFE: Duration = Duration::from_secs(5);
 
-/// Number of shards that are synced at once: more than a cluster mostly has primaries, and fewer
-/// than a zone has buffers for batches.
+/// Shards that are synced concurrently: more than most clusters have primaries, and fewer than a
+/// zone has buffers for batches.
 const AT_ONCE: usize = 4;
 
 /// The sync of a namespace with its store.
 #[derive(Debug)]
 pub struct Syncer<'n, 'm> {
     shards: Vec<ShardSync<'n, 'm>>,
-    /// With the first shard is noted what concerns all.
+    /// State of the first shard's sync, which also has the state of all shards together.
     state: SyncState<'m>,
     /// The number of the worker that syncs.
     worker: u16,
-    /// Whether nodes admit their shares only while the store is away.
+    /// Whether nodes admit only their shares while the store is down.
     shares_alone: bool,
 }
 
 impl<'n, 'm> Syncer<'n, 'm> {
-    /// The sync of `namespace`, which counts in windows of `sizes`; a lease lasts for `lifetime`.
-    /// `None`: the namespace is not synced.
+    /// Creates the sync of `namespace`, in windows of `sizes`. A lease lasts for `lifetime`. `None`
+    /// if the namespace is local.
     pub fn new(
         namespace: &'n Namespace<'m>,
         sizes: &[WindowSize],
@@ -43,72 +43,73 @@ impl<'n, 'm> Syncer<'n, 'm> {
         Some(Syncer { shards, state, worker: 0, shares_alone: namespace.shares_alone() })
     }
 
-    /// Returns the syncer without fetching: the store is asked about every hit.
+    /// Disables fetching, since the store is asked about every hit.
     pub fn pushing_only(self) -> Self {
         let shards = self.shards.into_iter().map(ShardSync::pushing_only);
         Syncer { shards: shards.collect(), ..self }
     }
 
-    /// Returns the syncer with messages to the store that the node lives for so long from then on;
-    /// it learns how many nodes do. For no time: that it leaves.
+    /// Enables messages to the store that the node is alive for `time` from then on; the answers
+    /// have the number of living nodes. Zero means that the node leaves.
     pub fn living_for(self, time: Duration) -> Self {
         let shards = self.shards.into_iter().map(|it| it.living_for(time));
         Syncer { shards: shards.collect(), ..self }
     }
 
-    /// Returns the syncer with news of its pushes for nodes that [listen](crate::engine::Subscriber).
+    /// Enables notifications of nodes that [listen](crate::engine::Subscriber).
     pub fn telling(self) -> Self {
         let shards = self.shards.into_iter().map(ShardSync::telling);
         Syncer { shards: shards.collect(), ..self }
     }
 
-    /// Returns the syncer of the worker of this number, which is woken when counters are due.
+    /// Sets the number of this worker, which is woken when counters are due.
     pub fn by_worker(self, worker: u16) -> Self {
         Syncer { worker, ..self }
     }
 
-    /// For how long the node of a namespace that is synced once in a `period` is to be counted as one that
-    /// lives: until it has missed one or two, and at most as long as stores believe.
+    /// Returns the time for which a node that syncs once in a `period` counts as alive: until it
+    /// has missed one or two cycles, and at most as long as stores allow.
     pub fn life_of(period: Duration) -> Duration {
         let life = period.saturating_mul(5).checked_div(2);
         life.unwrap_or(LONGEST_LIFE).clamp(SHORTEST_LIFE, LONGEST_LIFE)
     }
 
-    /// Whether there is a newer configuration, whose workers sync now.
+    /// Returns whether there is a newer configuration, whose workers sync now.
     pub fn is_superseded(&self) -> bool {
         self.state.is_superseded()
     }
 
-    /// Whether this node was synced less than most of `period` ago: then there is no need to.
+    /// Returns whether this node was synced within the last `period`, with some tolerance, so that
+    /// no cycle is needed.
     pub fn is_fresh(&self, period: Duration, surroundings: &impl Env) -> bool {
         let mut shards = self.shards.iter();
-        // What is pushed before its time may have failed in the middle of a period.
+        // An early push may have failed in the middle of a period.
         !self.is_store_lost() && shards.all(|shard| shard.is_fresh(period, surroundings))
     }
 
-    /// Has the next cycle fetch everything that matters, whatever was fetched before.
+    /// Makes the next cycle fetch all counters that matter.
     pub fn fetch_anew(&self) {
         for shard in &self.shards {
             shard.state().fetch_anew();
         }
     }
 
-    /// Ends the leases, so that the worker that syncs now does not keep this one from it any longer. If it
-    /// lives, it notices before it changes anything.
+    /// Ends the leases, so that the worker that holds them does not block this one any longer. If
+    /// it is alive, it detects that before it changes anything.
     pub fn take_over(&self, surroundings: &impl Env) {
         for shard in &self.shards {
             shard.take_over(surroundings);
         }
     }
 
-    /// Returns a number that changes with each batch that the store acknowledges, whichever worker pushed it.
+    /// Returns a number that changes with each acknowledged batch of any worker.
     #[cfg(not(loom))]
     pub(super) fn acknowledged(&self) -> u64 {
         self.sum(|state| state.acknowledged())
     }
 
-    /// Returns a number that changes as long as workers that sync are alive: with each exchange, and when others take
-    /// over.
+    /// Returns a number that changes while workers that sync are alive: with each exchange, and
+    /// when others take over.
     pub fn holder_sign(&self) -> u64 {
         self.sum(|state| state.holder_sign())
     }
@@ -118,14 +119,14 @@ impl<'n, 'm> Syncer<'n, 'm> {
         numbers.fold(0, u64::wrapping_add)
     }
 
-    /// Pushes what changed since it was last pushed, and fetches what others changed. `None`: another
-    /// worker is at it. If two have begun at once, each does the shards that the other one is not at: the
-    /// [`Report`] of both says so.
+    /// Pushes changes and fetches the other nodes' changes. `None` if another worker is syncing. If
+    /// two begin at once, each syncs the shards that the other one does not, as their [`Report`]s
+    /// say.
     ///
     /// # Errors
     ///
-    /// The last [`SyncError`] of the store, or else that a lease was lost; the other shards are synced
-    /// all the same.
+    /// The last [`SyncError`] of the store, or otherwise that a lease was lost. The other shards
+    /// are synced all the same.
     pub async fn sync(
         &self,
         strategy: &mut impl Strategy,
@@ -145,12 +146,12 @@ impl<'n, 'm> Syncer<'n, 'm> {
         if let Some((first, search)) = shards.next() {
             let synced = first.sync(strategy, surroundings, search, &mut report);
             match synced.await {
-                // Another worker has just begun, and will come to all.
+                // Another worker has just begun, and will sync all shards.
                 Ok(false) => return Ok(None),
                 synced => note(synced),
             }
         }
-        // What shares its connections is used for several at the same time.
+        // Clients that share their connections are used concurrently.
         let shared: Option<Vec<_>> = (0..shards.len()).map(|_| strategy.share()).collect();
         if let Some(shared) = shared {
             let cycles = shards.zip(shared).map(async |((shard, search), mut strategy)| {
@@ -171,7 +172,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         let connects = strategy.connects().saturating_sub(connects);
         self.state.count_connects(connects);
         let result = match failure {
-            // What was taken over is the other worker's, to count too.
+            // The worker that has taken over counts the cycle.
             Some(SyncError::LeaseLost) => return Err(SyncError::LeaseLost),
             Some(error) => Err(error),
             None => Ok(Report { is_part, ..report }),
@@ -181,8 +182,8 @@ impl<'n, 'm> Syncer<'n, 'm> {
         result.map(Some)
     }
 
-    /// Returns the time from an exchange to the next [look](EarlyPush::Near) at others' changes,
-    /// where no channel tells of them. `None`: the period's.
+    /// Returns the time from an exchange to the next [poll](EarlyPush::Near) for other nodes'
+    /// changes, without a channel. `None` if the period suffices.
     pub fn next_look(&self, times: &mut PollSchedule, surroundings: &impl Env) -> Option<Duration> {
         let namespace = self.shards.first()?.namespace;
         let (table, now) = (namespace.table(), surroundings.now());
@@ -190,17 +191,18 @@ impl<'n, 'm> Syncer<'n, 'm> {
         times.note(near, namespace.early_share(), surroundings.monotonic())
     }
 
-    /// Whether this worker was the last one of the node to sync.
+    /// Returns whether this worker was the last one of the node to sync.
     pub fn is_last(&self) -> bool {
         self.state.last_worker() == Some(self.worker)
     }
 
-    /// Pushes what is due before its time, and fetches what others changed, if there is anything to push, or in any
-    /// case. `None`: another worker is at it, with some shards at least, and something may be left.
+    /// Pushes early, and fetches the other nodes' changes if something was pushed, or in any case
+    /// for [`EarlyPush::Near`]. `None` if another worker syncs at least some of the shards, so that
+    /// counters may be left.
     ///
     /// # Errors
     ///
-    /// As [`Syncer::sync`].
+    /// See [`Syncer::sync`].
     pub async fn sync_early(
         &self,
         what: EarlyPush,
@@ -212,7 +214,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
             return Ok(None);
         }
         if self.state.begin_early(self.worker) {
-            // More than can be told: all that changed.
+            // More counters are due than there are cells, so all changes are pushed.
             let result = self.sync(strategy, surroundings).await;
             if !matches!(result, Ok(report) if Report::is_whole(report)) {
                 self.state.leave_crowd();
@@ -244,12 +246,12 @@ impl<'n, 'm> Syncer<'n, 'm> {
         result.map(Some)
     }
 
-    /// Whether the store did not do as it was asked last.
+    /// Returns whether the store's last operation failed.
     pub fn is_store_lost(&self) -> bool {
         self.state.stats().is_up() == Some(false)
     }
 
-    /// Counts a cycle that began at `start`, for metrics and the API.
+    /// Counts a cycle that began at `start`, for the metrics and the API.
     fn count(
         &self,
         start: MonotonicMillis,
