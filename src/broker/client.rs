@@ -1,5 +1,5 @@
-//! The broker's client, in each worker's event loop: it writes questions to the worker's queue, and
-//! reads answers from the other.
+//! The broker's client in each worker's event loop: it writes questions to the worker's ring, and
+//! reads answers from the others.
 
 use core::cell::RefCell;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::{Few, Question};
 use crate::table::MonotonicMillis;
 
-/// A worker's end of its queues.
+/// A worker's end of its rings.
 #[derive(Debug)]
 pub struct Client {
     shared: Arc<SharedQueues>,
     worker: usize,
     /// The messages that are not sent yet.
     outbox: RefCell<Vec<u64>>,
-    /// The deciders that they are for, and how many there are for each.
+    /// Number of unsent messages for each decider.
     asked: RefCell<Few<(usize, u64)>>,
 }
 
 impl Client {
-    /// Creates the client of a worker; `None` if the worker has no queues.
+    /// Creates the client of a worker; `None` if there is no such worker.
     pub fn new(shared: Arc<SharedQueues>, worker: usize) -> Option<Client> {
         let client =
             Client { shared, worker, outbox: RefCell::default(), asked: RefCell::default() };
@@ -36,13 +36,13 @@ impl Client {
         self.shared.of_worker(self.worker)
     }
 
-    /// Returns the eventfd that wakes this worker's event loop when there are answers.
+    /// Returns the eventfd that wakes this worker's event loop when answers arrive.
     pub fn eventfd(&self) -> Option<EventFd> {
         self.queues().map(|it| it.eventfd.clone())
     }
 
-    /// Asks with the next [`Client::send`], as [`Ask`](super::shared::message::Ask) says. Returns whether
-    /// the question can be asked.
+    /// Queues a question for the next [`Client::send`]; see [`Ask`](super::shared::message::Ask).
+    /// Returns whether it can be asked.
     pub fn ask(&self, decider: usize, id: Option<u64>, deadline: u64, question: &Question) -> bool {
         if !question.can_be_asked() {
             return false;
@@ -62,8 +62,8 @@ impl Client {
         true
     }
 
-    /// Has a decider charge hits that were counted without it, when it answers again. Returns whether it will: not if
-    /// there are so many that the broker has no room for them now.
+    /// Makes a decider charge hits that were counted without it, once it answers again. Returns
+    /// false if the broker has no room for more of them.
     pub fn charge_later(&self, decider: usize, question: &Question) -> bool {
         self.unsent() <= CAPACITY && self.ask(decider, None, 0, question)
     }
@@ -73,7 +73,7 @@ impl Client {
         self.outbox.borrow().len()
     }
 
-    /// Sends what was asked since the last time. What has no room is left for the next.
+    /// Sends the queued questions. Those without room stay queued.
     pub fn send(&self) {
         let mut outbox = self.outbox.borrow_mut();
         let Some(queues) = self.queues().filter(|_| !outbox.is_empty()) else {
@@ -87,18 +87,18 @@ impl Client {
                 is_due |= state.doorbell.record_written(*messages);
             }
         }
-        // Once awake for one decider, the broker collects the questions for all.
+        // When the broker is awake for one decider, it collects the questions to all.
         if is_due {
             self.shared.bell().wake();
         }
-        // Those that had no room are counted again when they have.
+        // Messages without room are counted again when they are sent.
         if outbox.is_empty() {
             asked.clear();
         }
     }
 
-    /// Looks at a decider's circuit at `now`; returns whether the decider is to be asked. Has it probed with
-    /// the next [`Client::send`], if the circuit is half open.
+    /// Returns whether the circuit of a decider is closed at `now`. If it is half-open, queues a
+    /// probe for the next [`Client::send`].
     pub fn check_circuit(&self, decider: usize, now: MonotonicMillis) -> bool {
         let state = self.shared.decider(decider);
         match state.map_or(Circuit::Open, |it| it.breaker.look(now)) {
@@ -111,13 +111,13 @@ impl Client {
         }
     }
 
-    /// Returns the time of a decider's store at `now`; `None` before the store has told its time.
+    /// Returns the time of a decider's store at `now`; `None` while it is unknown.
     pub fn store_time(&self, decider: usize, now: MonotonicMillis) -> Option<UnixMillis> {
         self.shared.decider(decider)?.clock.at(now)
     }
 
-    /// Notes that a decider did not answer in time. The probe that is sent with the next
-    /// [`Client::send`] closes the circuit again if it is answered; should it be lost, another one follows.
+    /// Opens the circuit of a decider that did not answer in time, and queues a probe. If the probe
+    /// is answered, the circuit closes; if it is lost, another one follows.
     pub fn record_timeout(&self, decider: usize, now: MonotonicMillis) {
         if let Some(state) = self.shared.decider(decider)
             && state.breaker.open(now)
@@ -127,15 +127,15 @@ impl Client {
     }
 
     fn probe(&self, decider: usize) {
-        // It is short enough.
+        // Its queue always has room for a probe.
         self.ask(decider, None, 0, &Question::nothing());
     }
 
-    /// Takes the answers that came since the last call.
+    /// Returns the answers that have arrived since the last call.
     pub fn replies(&self) -> Vec<Reply> {
         let mut words = Vec::new();
         for answers in self.shared.all_answers(self.worker) {
-            // This process alone reads them, under no term.
+            // Only this process reads these rings, so no term is needed.
             let _ = answers.read(Term::default(), &mut words);
         }
         messages(&words).filter_map(reply).collect()

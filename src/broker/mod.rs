@@ -1,15 +1,16 @@
-//! The broker: one thread of a node that asks its stores about requests, for all workers; and the queues
-//! between them.
+//! The broker: one thread of a node, which asks the stores about the requests of all workers; and
+//! the queues between them.
 //!
 //! A folder uses only those above it in this list:
 //!
 //! - [`wake`]: how one thread or process wakes another
-//! - [`shared`]: queues and other words that the workers share
+//! - [`shared`]: rings and other words that the workers share
 //! - `serving`: the broker
 //!
-//! A worker asks through its `client`, and keeps those who wait for an answer in `waiters`.
+//! A worker asks through its `client`, and stores those who wait for an answer in `waiters`.
 //!
-//! Unsafe code is where the system is called: in [`shared::shared_queues`], [`wake::eventfd`] and [`wake::timer`].
+//! Unsafe code is only in the files that call the system: [`shared::shared_queues`],
+//! [`wake::eventfd`] and [`wake::timer`].
 #![deny(unsafe_code)]
 
 #[cfg(not(loom))]

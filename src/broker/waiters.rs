@@ -1,10 +1,10 @@
-//! Waiters of an event loop, found again by a number: never by a pointer that was elsewhere meanwhile.
+//! Waiters of an event loop, found by a number. No stale pointer is ever followed.
 
 use std::collections::BTreeMap;
 
 use crate::table::words::system::random;
 
-/// A kind of asker. The lowest bits of its number tell the kinds apart.
+/// A kind of asker. The lowest bits of a waiter's number are its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
     /// A request that rules limit.
@@ -20,26 +20,26 @@ pub enum Asker {
 /// Number of kinds.
 pub const KINDS: u64 = 4;
 
-/// All waiters of one kind in this worker. Their memory follows how many there are, not how many there were since
-/// the oldest one came.
+/// All waiters of one kind in this worker. Their memory depends on how many wait, not on how many
+/// came since the oldest one.
 #[derive(Debug)]
 pub struct Waiters<T> {
     kind: Asker,
-    /// The number of the next one; `None` until there was one.
+    /// The number of the next waiter; `None` before the first.
     next: Option<u64>,
-    /// The waiters by their numbers, which only grow.
+    /// The waiters by number. Numbers only grow.
     waiting: BTreeMap<u64, T>,
 }
 
 impl Asker {
-    /// Returns a number of this kind to begin with, which no other had.
+    /// Returns a first number of this kind, at random.
     pub fn first_id(self) -> u64 {
         let [first, _] = random().unwrap_or_default();
-        // The highest bit is left for those that follow.
+        // The highest bit is free for the numbers that follow.
         first >> 1 & !(KINDS - 1) | self as u64
     }
 
-    /// Returns whose number this is.
+    /// Returns the kind of a number.
     pub fn of(id: u64) -> Asker {
         match id % KINDS {
             0 => Asker::Request,
@@ -51,41 +51,41 @@ impl Asker {
 }
 
 impl<T> Waiters<T> {
-    /// Returns waiters of this kind, none yet.
+    /// Creates an empty set of this kind.
     pub const fn of(kind: Asker) -> Waiters<T> {
         Waiters { kind, next: None, waiting: BTreeMap::new() }
     }
 
-    /// Returns the number of the next one, which no other had, neither of this worker nor of one before it whose
-    /// place it took: that may still be answered.
+    /// Returns the number of the next waiter. It was not used before, neither by this worker nor by
+    /// one that it replaced and that may still be answered.
     pub fn next_id(&mut self) -> u64 {
         let kind = self.kind;
         *self.next.get_or_insert_with(|| kind.first_id())
     }
 
-    /// Adds one, under the number of [`Waiters::next_id`].
+    /// Adds a waiter, under the number that [`Waiters::next_id`] returned.
     pub fn add(&mut self, waiter: T) {
         let id = self.next_id();
         self.waiting.insert(id, waiter);
         self.next = Some(id.wrapping_add(KINDS));
     }
 
-    /// Returns the one of this number.
+    /// Returns the waiter with this number.
     pub fn get(&self, id: u64) -> Option<&T> {
         self.waiting.get(&id)
     }
 
-    /// Returns the one of this number, to be changed.
+    /// Returns the waiter with this number.
     pub fn get_mut(&mut self, id: u64) -> Option<&mut T> {
         self.waiting.get_mut(&id)
     }
 
-    /// Returns the one that has waited longest, and its number; `None`: none waits.
+    /// Returns the waiter that has waited longest, and its number.
     pub fn oldest(&self) -> Option<(u64, &T)> {
         self.waiting.first_key_value().map(|(id, it)| (*id, it))
     }
 
-    /// Returns how many wait.
+    /// Returns the number of waiters.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -95,12 +95,12 @@ impl<T> Waiters<T> {
         self.waiting.is_empty()
     }
 
-    /// Removes the one of this number, which does not wait any more.
+    /// Removes the waiter with this number.
     pub fn remove(&mut self, id: u64) -> Option<T> {
         self.waiting.remove(&id)
     }
 
-    /// Returns the numbers of all of them, the oldest first.
+    /// Returns the numbers of all waiters, the oldest first.
     pub fn ids(&self) -> Vec<u64> {
         self.waiting.keys().copied().collect()
     }

@@ -1,4 +1,4 @@
-//! The backlog of a decider: questions of all workers that the next exchange may have.
+//! The backlog of a decider: the questions of all workers for its next exchanges.
 
 use core::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -11,35 +11,34 @@ use crate::policy::hits::Hits;
 use crate::store::contract::decision::{Few, Question};
 use crate::table::MonotonicMillis;
 
-/// Number of counters that one exchange charges at most for hits that were counted while the store
-/// was away.
+/// Most counters that one exchange charges for hits that were counted while the store was down.
 const UNSENT_AT_ONCE: usize = 32;
 
 /// The questions to a decider that are not sent yet.
 #[derive(Default)]
 pub(super) struct Backlog {
     gathered: RefCell<Gathered>,
-    /// Whether nothing is sent.
+    /// Whether the store is down, so that nothing is sent.
     is_away: Cell<bool>,
     /// Hits that were counted without the store.
     unsent: RefCell<UnsentHits>,
-    /// Hits of namespaces that the store does not get, until they are counted.
+    /// Lost hits by namespace, until they are counted.
     dropped: RefCell<Few<(Arc<str>, Hits)>>,
-    /// For how many questions the task waits.
+    /// Number of questions for which the task waits.
     pub(super) awaited: Cell<usize>,
-    /// There are so many, or there is another reason to look.
+    /// Wakes the task when there are as many, or for another reason.
     pub(super) ready: Notify,
 }
 
-/// Questions for one exchange, and where each answer goes.
+/// The questions of an exchange, and the destinations of their answers.
 #[derive(Default)]
 pub(super) struct Gathered {
     pub(super) questions: Vec<Question>,
-    /// For each question.
+    /// One for each question.
     pub(super) reply_to: Vec<ReplyTo>,
     /// Whether a probe is due, too.
     pub(super) is_probed: bool,
-    /// Number of questions, at the beginning, that charge hits counted without the store.
+    /// Number of questions at the beginning that charge hits counted without the store.
     unsent: usize,
 }
 
@@ -47,11 +46,11 @@ pub(super) struct Gathered {
 pub(super) struct ReplyTo {
     /// The number of the worker.
     pub(super) worker: usize,
-    /// The number of the request; `None`: it needs no answer.
+    /// The number of the request; `None` if no answer is needed.
     pub(super) id: Option<u64>,
-    /// Time at which the request is decided otherwise, or the charge loses its meaning.
+    /// Deadline of the request, or the time from which a charge does not matter any more.
     deadline: u64,
-    /// Time of the question, where no answer is needed.
+    /// Time of a question that needs no answer.
     asked_at: MonotonicMillis,
 }
 
@@ -60,7 +59,7 @@ impl ReplyTo {
         self.deadline <= now.0
     }
 
-    /// Returns whether a request still waits for the answer at this moment.
+    /// Returns whether a request still waits for the answer at this time.
     pub(super) fn waits_at(&self, moment: MonotonicMillis) -> bool {
         self.id.is_some() && !self.is_late(moment)
     }
@@ -76,14 +75,14 @@ impl Backlog {
         } else {
             self.gather(question, ReplyTo { worker, id, deadline, asked_at: MonotonicMillis(0) });
         }
-        // The task takes all there is when it is woken once.
+        // One notification suffices, since the task takes all questions.
         let gathered = self.gathered.borrow();
         if gathered.is_probed || gathered.questions.len() == self.awaited.get() {
             self.ready.notify_one();
         }
     }
 
-    /// Puts questions first that are to be asked once more.
+    /// Inserts questions that must be asked again at the front.
     pub(super) fn put_back(&self, questions: Vec<Question>, reply_to: Vec<ReplyTo>) {
         let mut gathered = self.gathered.borrow_mut();
         gathered.questions.splice(0..0, questions);
@@ -96,8 +95,8 @@ impl Backlog {
         gathered.reply_to.push(reply_to);
     }
 
-    /// Takes what a question without an answer charged at this time: while the store is away, as far as there is
-    /// room.
+    /// Keeps the charge of a question without an answer while the store is down, if there is room.
+    /// `asked_at` is its time.
     fn charge(&self, question: Question, asked_at: MonotonicMillis) {
         let is_away = self.is_away.get();
         let question = match is_away && UnsentHits::are(&question) {
@@ -119,8 +118,8 @@ impl Backlog {
         unsent.saturating_add(self.gathered.borrow().questions.len())
     }
 
-    /// The store has failed, of which this was asked last: nothing is sent for a while. If it has done nothing of
-    /// that (`is_undone`), what no answer was needed for is kept.
+    /// Stops sending, since the store has failed. `asked` are the last questions; if the store has
+    /// certainly executed none of them (`is_undone`), those without an answer are kept.
     pub(super) fn leave(&self, asked: Gathered, is_undone: bool, now: MonotonicMillis) {
         if is_undone {
             self.unsent.borrow_mut().put_back();
@@ -130,7 +129,7 @@ impl Backlog {
         let failed = failed.skip(asked.unsent).filter(|_| is_undone);
         let Gathered { questions, reply_to, .. } = self.gathered.take();
         let waiting = questions.into_iter().zip(reply_to);
-        // Requests that were asked about were told.
+        // The failures of requests were reported already.
         let failed = failed.filter(|(_, to)| to.id.is_none());
         for (question, to) in failed.chain(waiting) {
             match to.id {
@@ -141,20 +140,20 @@ impl Backlog {
         }
     }
 
-    /// The store is back.
+    /// Sends again, since the store is back.
     pub(super) fn come_back(&self) {
         self.is_away.set(false);
     }
 
-    /// Forgets what is not to be asked any more, while the store is away.
+    /// Removes obsolete questions while the store is down.
     pub(super) fn forget_late(&self, now: MonotonicMillis) {
         let mut gathered = self.gathered.take();
         self.take_late(&mut gathered, now);
         *self.gathered.borrow_mut() = gathered;
     }
 
-    /// Takes out what is not to be asked any more: requests that were decided otherwise, and hits that do not count any
-    /// more.
+    /// Removes the questions of requests that were decided otherwise, and charges that do not
+    /// matter any more.
     fn take_late(&self, gathered: &mut Gathered, now: MonotonicMillis) {
         if !gathered.reply_to.iter().any(|to| to.is_late(now)) {
             return;
@@ -178,7 +177,7 @@ impl Backlog {
         });
     }
 
-    /// Takes the hits that the store does not get, with their namespaces.
+    /// Takes the lost hits by namespace.
     pub(super) fn take_dropped(&self) -> Few<(Arc<str>, Hits)> {
         let mut dropped = self.dropped.take();
         for (namespace, hits) in self.unsent.borrow_mut().take_dropped() {
@@ -187,12 +186,12 @@ impl Backlog {
         dropped
     }
 
-    /// Forgets what was kept for the store.
+    /// Drops the charges that were kept for the store.
     pub(super) fn forget_unsent(&self) {
         self.unsent.borrow_mut().forget();
     }
 
-    /// Whether something is to be charged that was counted without the store.
+    /// Returns whether there are charges that were made without the store.
     fn has_unsent(&self) -> bool {
         !self.is_away.get() && !self.unsent.borrow().is_empty()
     }
@@ -202,14 +201,14 @@ impl Backlog {
         self.gathered.borrow().questions.len()
     }
 
-    /// Returns the number of questions that the task still waits for; `None` if it waits for none.
+    /// Returns the number of questions for which the task still waits; `None` if it waits for none.
     pub(super) fn lacking(&self) -> Option<usize> {
         let gathered = self.gathered.borrow();
         let more = self.awaited.get().saturating_sub(gathered.questions.len());
         (more > 0 && !gathered.is_probed && !self.has_unsent()).then_some(more)
     }
 
-    /// Takes the questions of one exchange, without those whose deadline is past.
+    /// Takes the questions of an exchange, without those whose deadline has passed.
     pub(super) fn take(&self, now: MonotonicMillis) -> Gathered {
         self.unsent.borrow_mut().forget_taken();
         let has_unsent = self.has_unsent();
@@ -223,7 +222,7 @@ impl Backlog {
         });
         self.take_late(&mut gathered, now);
         if has_unsent {
-            // First: they are so few that all are asked.
+            // First, since these are few enough to be asked all at once.
             let unsent = self.unsent.borrow_mut().take(UNSENT_AT_ONCE, now);
             gathered.unsent = unsent.len();
             let reply_to = unsent.iter().map(|_| ReplyTo {
@@ -244,7 +243,7 @@ impl Backlog {
     }
 }
 
-/// Adds hits that are above zero.
+/// Adds positive hits to a namespace.
 fn add_dropped(dropped: &mut Few<(Arc<str>, Hits)>, namespace: &Arc<str>, hits: Hits) {
     let hits = hits.max(Hits::ZERO);
     match dropped.iter_mut().find(|(it, _)| it == namespace) {

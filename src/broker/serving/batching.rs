@@ -1,36 +1,36 @@
 //! The batching delay: whether an exchange with a datastore waits for more questions.
 //!
-//! An exchange costs this node and its datastore as much as some ten to twenty questions in it. Where
-//! few come in, that does not matter, and each is asked at once. Where many do, most exchanges would
-//! still be small, since event loops take what is ready more quickly than clients send it: there a
-//! short pause makes exchanges larger and fewer.
+//! An exchange costs this node and its datastore about as much as ten to twenty questions in it. At
+//! a low rate that does not matter, and each question is asked at once. At a high rate most
+//! exchanges would still be small, since event loops handle ready events faster than clients send
+//! requests. A short pause then makes exchanges larger and fewer.
 
 use core::time::Duration;
 
-/// The delay in which questions for one datastore wait for more, by the recent rate of questions.
+/// The delay for which questions to one datastore wait for more, from the recent rate of questions.
 #[derive(Clone, Debug, Default)]
 pub struct BatchingDelay {
-    /// Number of questions since the last look.
+    /// Questions since the rate was last computed.
     asked: usize,
-    /// Number of questions that recently came during the longest pause.
+    /// Recent number of questions in the longest pause.
     expected: usize,
 }
 
 impl BatchingDelay {
     /// Longest pause.
     pub const PAUSE: Duration = Duration::from_micros(400);
-    /// For how long it is counted how many questions come in.
+    /// Time over which questions are counted.
     const SPAN: Duration = Duration::from_millis(2);
-    /// Number of questions during a pause that make it worthwhile.
+    /// Number of questions in a pause that makes it worthwhile.
     const WORTHWHILE: usize = 8;
 
-    /// Notes that so many questions are asked.
+    /// Counts questions.
     pub fn note(&mut self, questions: usize) {
         self.asked = self.asked.saturating_add(questions);
     }
 
-    /// Learns how many come in, if it is time: when it last did so is so long ago. Returns whether it
-    /// did.
+    /// Computes the rate if `passed`, the time since it was last computed, is long enough. Returns
+    /// whether it did.
     pub fn learn(&mut self, passed: Duration) -> bool {
         let is_time = passed >= Self::SPAN;
         if is_time {
@@ -42,9 +42,9 @@ impl BatchingDelay {
         is_time
     }
 
-    /// For how many questions to wait while so many are there; `None` if a pause is not worthwhile, as
-    /// if there is none. It is half as many again as come in during the longest pause, since clients
-    /// that were answered at once ask again at once.
+    /// Returns the number of questions to wait for when `waiting` are there; `None` if a pause is
+    /// not worthwhile. It is 1.5 times the number that the longest pause brings, since clients that
+    /// are answered together ask again together.
     pub fn awaits(&self, waiting: usize) -> Option<usize> {
         let are_few = waiting > 0 && waiting < self.expected;
         let is_worthwhile = self.expected >= Self::WORTHWHILE && are_few;
@@ -56,7 +56,7 @@ impl BatchingDelay {
 mod tests {
     use super::*;
 
-    /// After so many questions in a tenth of a second.
+    /// Returns the delay after this number of questions in 0.1 s.
     fn after(questions: usize) -> BatchingDelay {
         let mut delay = BatchingDelay::default();
         delay.note(questions);
@@ -83,12 +83,12 @@ mod tests {
     fn what_was_a_while_ago_does_not_matter() {
         let mut delay = after(10_000);
         delay.note(3);
-        // Too soon to tell.
+        // The time is too short to compute a rate.
         assert!(!delay.learn(Duration::from_micros(1999)));
         assert_eq!(delay.awaits(3), Some(60));
         assert!(delay.learn(Duration::from_secs(1)));
         assert_eq!(delay.awaits(3), None);
-        // No time at all.
+        // No time has passed.
         assert!(!delay.learn(Duration::ZERO));
     }
 }

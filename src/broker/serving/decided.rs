@@ -1,4 +1,5 @@
-//! Namespaces that a store decides about. Beside `source`, since exchanges need them, and a source needs exchanges.
+//! Namespaces that a store decides. Not part of `source`, since exchanges need them and `source`
+//! needs exchanges.
 
 use core::any::Any;
 use core::fmt;
@@ -6,18 +7,18 @@ use std::sync::Arc;
 
 use crate::table::{CounterTable, NamespaceIndex, SyncState};
 
-/// A namespace that a store decides about.
+/// A namespace that a store decides.
 #[derive(Clone)]
 pub struct DecidedNamespace {
     /// The name.
     pub name: Arc<str>,
-    /// Table with the counters, and the namespace's place in it.
+    /// The table with its counters.
     pub table: &'static CounterTable<'static>,
-    /// The namespace's place in the table's directory.
+    /// The namespace's index in the table's directory.
     pub index: NamespaceIndex,
-    /// State of each shard of the namespace, if hits are charged ahead.
+    /// Sync states of its shards, if hits are reserved; otherwise empty.
     pub granted: Vec<SyncState<'static>>,
-    /// Owner of the mapped table.
+    /// Keeps the mapped table alive.
     pub lent: Arc<dyn Any + Send + Sync>,
 }
 

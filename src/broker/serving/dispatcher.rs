@@ -1,5 +1,5 @@
-//! The dispatcher: sorts what all workers ask by the decider that answers it, and leaves answers with
-//! the workers.
+//! The dispatcher: sorts the questions of all workers by decider, and writes the answers to the
+//! workers' rings.
 
 use core::cell::{Cell, RefCell};
 use core::pin::pin;
@@ -18,29 +18,29 @@ use crate::broker::wake::event_loop_queue::EventLoopQueue;
 use crate::store::contract::decision::Answer;
 use crate::table::MonotonicMillis;
 
-/// Interval of the beats by which the broker shows that it serves.
+/// Interval of the beats, by which the broker shows that it is alive.
 pub(super) const BEAT: Duration = Duration::from_millis(100);
-/// Pause before answers are written again to a worker whose ring is full.
+/// Pause before answers are written again to a full ring.
 const NO_ROOM: Duration = Duration::from_millis(1);
 
-/// The broker's state for all workers and all deciders.
+/// The broker's state for all workers and deciders.
 pub(super) struct Dispatcher {
     pub(super) queues: Arc<SharedQueues>,
-    /// The number of the worker whose process this is, and the term in which it serves.
+    /// The number of this process's worker, and its term.
     worker: usize,
     pub(super) term: Term,
-    /// Backlog of each task.
+    /// The backlog of each decider.
     pub(super) backlogs: Vec<Backlog>,
     reader: RefCell<Reader>,
     words: RefCell<Vec<u64>>,
-    /// Answers to each worker for which its ring had no room yet.
+    /// Answers to each worker that its ring had no room for.
     outboxes: RefCell<Vec<Vec<u64>>>,
-    /// Log events about stores.
+    /// Log events of stores.
     pub(super) events: EventLoopQueue<StoreEvent>,
     /// The clock.
     pub(super) uptime: fn() -> Duration,
     pub(super) is_closed: Cell<bool>,
-    /// Rung when another process serves.
+    /// Notified when another process serves.
     replaced: Notify,
 }
 
@@ -68,7 +68,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes over what the broker of a term before may still be about to write.
+    /// Makes the pending writes of the previous term's broker fail.
     pub(super) fn take_over(&self) {
         let mut deciders = (0..self.queues.deciders()).filter_map(|it| self.queues.decider(it));
         let mut workers = self.queues.of_workers();
@@ -78,7 +78,7 @@ impl Dispatcher {
         self.unless_replaced(taken);
     }
 
-    /// Whether no other process serves in place of this one, as far as is known in this moment.
+    /// Returns whether this process still serves, as far as it knows.
     pub(super) fn is_serving(&self) -> bool {
         self.queues.tenure().is_some_and(|it| it.is_of(self.term))
     }
@@ -90,7 +90,8 @@ impl Dispatcher {
         }
     }
 
-    /// Leaves, if another process serves: what was taken of questions is still answered. Returns whether none does.
+    /// Stops collecting if another process serves; collected questions are still answered. Returns
+    /// whether this process still serves.
     pub(super) fn unless_replaced(&self, result: Result<(), Replaced>) -> bool {
         if result.is_err() {
             self.leave();
@@ -99,7 +100,7 @@ impl Dispatcher {
         result.is_ok()
     }
 
-    /// Shows that this process serves, until another one does.
+    /// Beats until another process serves.
     pub(super) async fn beat(&self, has_lock: impl Fn() -> bool) {
         while let Some(tenure) = self.queues.tenure() {
             if !self.unless_replaced(tenure.beat(self.term, has_lock())) {
@@ -114,7 +115,7 @@ impl Dispatcher {
         MonotonicMillis(u64::try_from(millis).unwrap_or(u64::MAX))
     }
 
-    /// Moves what workers have asked to the backlogs of the tasks; nothing more once this is closed.
+    /// Moves the workers' questions to the backlogs, unless the dispatcher is closed.
     pub(super) fn collect(&self) {
         if self.is_closed.get() {
             return;
@@ -133,7 +134,7 @@ impl Dispatcher {
         }
     }
 
-    /// Collects what is asked while a task has nothing to do, until another process serves.
+    /// Collects questions whenever the bell wakes an idle task, until another process serves.
     pub(super) async fn answer_bell(&self) {
         let Ok(bell) = self.queues.bell().listen() else {
             return;
@@ -147,7 +148,7 @@ impl Dispatcher {
         select(pin!(collect), pin!(self.replaced.notified())).await;
     }
 
-    /// Tells workers what was said about their requests.
+    /// Writes answers to the rings of their workers.
     pub(super) fn reply(
         &self,
         reply_to: &[ReplyTo],
@@ -163,7 +164,7 @@ impl Dispatcher {
         self.deliver();
     }
 
-    /// Leaves with workers what is said to them; returns whether all of it had room.
+    /// Writes the queued answers to the workers' rings. Returns whether all of them had room.
     fn deliver(&self) -> bool {
         let mut is_all = true;
         let mut outboxes = self.outboxes.borrow_mut();
@@ -180,7 +181,7 @@ impl Dispatcher {
         is_all
     }
 
-    /// Waits until there is something new for a task.
+    /// Waits for news for a task.
     pub(super) async fn wait(&self, backlog: &Backlog) {
         while !self.deliver() {
             if tokio::time::timeout(NO_ROOM, backlog.ready.notified()).await.is_ok() {
@@ -190,13 +191,13 @@ impl Dispatcher {
         backlog.ready.notified().await;
     }
 
-    /// Has the tasks leave when they have answered what was asked until now.
+    /// Makes the tasks end when all questions asked so far are answered.
     pub(super) fn close(&self) {
         self.collect();
         self.leave();
     }
 
-    /// Has them leave when they have answered what was taken.
+    /// Makes the tasks end when all collected questions are answered.
     fn leave(&self) {
         self.is_closed.set(true);
         for backlog in &self.backlogs {

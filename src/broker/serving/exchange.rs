@@ -1,5 +1,5 @@
-//! A task for each decider: connects, asks it one exchange after another, and probes it while it is
-//! away.
+//! The task of a decider: it connects, sends one exchange after another, and probes the store while
+//! it is down.
 
 use core::hash::BuildHasher as _;
 use core::ops::Range;
@@ -30,27 +30,27 @@ use crate::store::registry::StoreVisitor;
 use crate::store::retry::Retries;
 use crate::table::{MonotonicMillis, SyncState};
 
-/// Interval in which the workers' rings are drained while a store is away, so that they do not fill
+/// Interval in which the workers' rings are drained while a store is down, so that they do not fill
 /// up.
 const COLLECT: Duration = Duration::from_millis(50);
 
 /// Asks one decider, for all workers.
 pub(super) struct DeciderTask {
     pub(super) dispatcher: Rc<Dispatcher>,
-    /// The store that has the decider.
+    /// The decider's store.
     pub(super) store: Arc<WatchedStore>,
-    /// All deciders that it has.
+    /// The numbers of all deciders of the store.
     pub(super) siblings: Range<usize>,
     pub(super) decider: usize,
-    /// The questions of a probe, which finds out whether there is an answer.
+    /// Questions of a probe, which finds out whether the store answers.
     pub(super) probe: Vec<Question>,
-    /// Questions that need of the store what those of requests do.
+    /// Questions that require the same of the store as those of requests.
     pub(super) trial: Vec<Question>,
-    /// The namespaces that are decided about.
+    /// The namespaces of the store.
     pub(super) namespaces: Rc<[DecidedNamespace]>,
 }
 
-/// The parts of a task that is being served.
+/// The state of a running task.
 struct Served<'t, D> {
     store: D,
     node: NodeId,
@@ -59,14 +59,14 @@ struct Served<'t, D> {
     retries: Retries,
 }
 
-/// The tasks of a store, none of which has a decider yet.
+/// The tasks of a store, which get their deciders by [`StoreVisitor`].
 pub struct DeciderTasks<'t> {
     pub(super) tasks: Vec<DeciderTask>,
     pub(super) node: NodeId,
     pub(super) running: &'t mut JoinSet<()>,
 }
 
-/// Has each serve with a decider of its own.
+/// Starts each task with a decider of its own.
 impl StoreVisitor for DeciderTasks<'_> {
     type Output = ();
 
@@ -82,14 +82,14 @@ impl StoreVisitor for DeciderTasks<'_> {
 /// The pauses of a task between exchanges.
 struct Pauses {
     delay: BatchingDelay,
-    /// Time at which the delay was last updated.
+    /// Time at which the rate was last computed.
     learned: Duration,
-    /// `None`: the system had none left, and there are no pauses.
+    /// `None` if the system has no timer left; then there are no pauses.
     timer: Option<Timer>,
 }
 
 impl DeciderTask {
-    /// Answers until the dispatcher is closed.
+    /// Answers questions until the dispatcher is closed.
     async fn serve(self, store: impl Decider, node: NodeId) {
         let (Some(state), Some(backlog)) = (
             self.dispatcher.queues.decider(self.decider),
@@ -98,7 +98,8 @@ impl DeciderTask {
             return;
         };
         let mut served = Served { store, node, state, backlog, retries: Retries::default() };
-        // Connects before a request waits for it. A store that is known to be lost may answer, and refuse all the same.
+        // Connects before a request waits for it. A store that is lost may answer but refuse, so it
+        // gets the trial.
         let first = match self.store.is_lost() {
             true => &self.trial,
             false => &self.probe,
@@ -126,14 +127,15 @@ impl DeciderTask {
                     let (reply_to, answers, has_raced) = decided;
                     self.dispatcher.reply(&reply_to, answers.into_iter().map(Some));
                     if has_raced && !self.dispatcher.is_closed.get() {
-                        // Those it raced with ask again too: at another moment.
+                        // The racing requests ask again too, at other random times.
                         tokio::time::sleep(took.mul_f32(fraction())).await;
                     }
                 }
                 Err(error) => {
                     let replies = core::iter::repeat(None);
                     self.dispatcher.reply(&gathered.reply_to, replies);
-                    // It is back when what failed succeeds, not when it answers.
+                    // The store is back when the failed operation succeeds, not when it answers
+                    // something else.
                     let trial = match &*gathered.questions {
                         [] => self.probe.clone(),
                         questions => Question::trials(questions),
@@ -144,12 +146,12 @@ impl DeciderTask {
                 }
             }
         }
-        // The process ends, with what it has kept.
+        // The process ends, and the kept charges with it.
         backlog.forget_unsent();
         self.count_dropped(backlog);
     }
 
-    /// Asks, and notes whether there was an answer.
+    /// Asks questions, and records whether they were answered.
     async fn ask(
         &self,
         served: &mut Served<'_, impl Decider>,
@@ -162,13 +164,14 @@ impl DeciderTask {
             match grants {
                 Grants::None => store.follow(shard, None),
                 Grants::UpTo(witness) => store.follow(shard, Some(*witness)),
-                // They are yet to be voided.
+                // Reserves whose charges are lost must be voided first.
                 Grants::Lost => {}
             }
         }
         let asked = store.decide(*node, Epoch::proposed(), questions);
         let decided = asked.await;
-        // Before anybody is told of it: what is granted is known to be up to there.
+        // Before the answer is passed on, so that the state of the charges is never behind the
+        // granted hits.
         for (shard, before, state) in granted {
             if let Some(history) = store.take_history(&shard).filter(|_| decided.is_ok()) {
                 let after = match history.is_whole {
@@ -182,7 +185,7 @@ impl DeciderTask {
         decided
     }
 
-    /// The shards of questions in which hits are charged ahead, with what is known of that.
+    /// Returns the shards in which these questions reserve hits, with the state of their charges.
     fn granted(&self, questions: &[Question]) -> Few<(Shard, Grants, SyncState<'static>)> {
         let mut granted: Few<(Shard, Grants, SyncState<'static>)> = Few::new();
         if self.namespaces.iter().all(|it| it.granted.is_empty()) {
@@ -202,14 +205,14 @@ impl DeciderTask {
         granted
     }
 
-    /// Notes whether the store has answered, or why not.
+    /// Records the store's success or failure.
     fn note(
         &self,
         error: Option<&StoreError>,
         before: KnownBefore,
         served: &Served<'_, impl Decider>,
     ) {
-        // What a process finds that was stopped meanwhile says nothing of the present.
+        // If this process was stopped, its result may be outdated.
         if !self.dispatcher.is_serving() {
             return;
         }
@@ -227,7 +230,7 @@ impl DeciderTask {
         let queues = &self.dispatcher.queues;
         let mut all = self.siblings.clone().filter_map(|it| queues.decider(it));
         if result.is_ok() && !all.all(|it| it.breaker.is_closed()) {
-            // It is not there as a whole.
+            // Not all of the store is back.
             return;
         }
         let event = self.store.note(Observer::Broker, before, result, || store.server());
@@ -236,8 +239,9 @@ impl DeciderTask {
         }
     }
 
-    /// Puts those questions back that raced with others' and whose requests wait for longer than two more exchanges
-    /// take. Returns the answers to the others, where these go, and whether there was any such question.
+    /// Puts back the questions that raced with those of others, if their requests wait longer than
+    /// two more exchanges take. Returns the other answers with their destinations, and whether any
+    /// question was put back.
     fn ask_again(
         &self,
         backlog: &Backlog,
@@ -265,7 +269,7 @@ impl DeciderTask {
         (reply_to, answers, has_raced)
     }
 
-    /// Waits for the next questions; `None` if there will be no more.
+    /// Waits for the next questions; `None` when no more can come.
     async fn next(
         &self,
         backlog: &Backlog,
@@ -294,7 +298,7 @@ impl DeciderTask {
         }
     }
 
-    /// Waits until there are so many questions, or another reason to go on.
+    /// Waits until there are `questions` questions, or another reason to continue.
     async fn gather(&self, backlog: &Backlog, state: DeciderState<'_>, questions: usize) {
         backlog.awaited.set(questions);
         while let Some(more) = backlog.lacking()
@@ -309,14 +313,14 @@ impl DeciderTask {
         }
     }
 
-    /// Waits until the store does again what `trial` asks: what is to be asked meanwhile finds the circuit open, and what
-    /// is counted without the store is kept.
+    /// Waits until the store executes `trial` again. Meanwhile requests find the circuit open, and
+    /// charges made without the store are kept.
     async fn wait_for(&self, served: &mut Served<'_, impl Decider>, trial: &[Question]) {
         let backlog = served.backlog;
         backlog.leave(Gathered::default(), false, self.dispatcher.now());
         served.retries.begin((self.dispatcher.uptime)());
         loop {
-            // Where another process serves, what was kept here is charged now or never.
+            // If another process serves, charges kept here must be sent now or are lost.
             let is_last = !self.dispatcher.is_serving();
             if !is_last {
                 served.state.breaker.open(self.dispatcher.now());
@@ -326,7 +330,7 @@ impl DeciderTask {
                 let random = Epoch::proposed().0.get();
                 self.pause(served.retries.pause(random), backlog).await;
             }
-            // The first failure may have been of a time before others found the store there.
+            // The first failure may have been before other processes found the store up.
             if self.ask(served, trial).await.is_ok() {
                 served.retries.end((self.dispatcher.uptime)());
                 return backlog.come_back();
@@ -349,7 +353,7 @@ impl DeciderTask {
         }
     }
 
-    /// Counts the hits that the store does not get.
+    /// Counts the lost hits.
     fn count_dropped(&self, backlog: &Backlog) {
         for (name, hits) in backlog.take_dropped() {
             let mut namespaces = self.namespaces.iter();
@@ -360,7 +364,7 @@ impl DeciderTask {
     }
 }
 
-/// Returns a number from 0 to 1, by chance.
+/// Returns a random number from 0 to 1.
 fn fraction() -> f32 {
     let word = RandomState::new().hash_one(()) >> 48;
     f32::from(u16::try_from(word).unwrap_or(0)) / f32::from(u16::MAX)
@@ -371,8 +375,7 @@ impl Pauses {
         Pauses { delay: BatchingDelay::default(), learned: now, timer: Timer::new().ok() }
     }
 
-    /// For how many questions to wait while so many are there, and until when; `None` if that is not
-    /// worthwhile.
+    /// Returns how many questions to wait for, and until when; `None` if a pause is not worthwhile.
     fn awaits(
         &mut self,
         waiting: usize,
@@ -382,7 +385,7 @@ impl Pauses {
             self.learned = now;
         }
         let questions = self.delay.awaits(waiting)?;
-        // If it fails, there is no pause.
+        // If the timer fails, there is no pause.
         let pause = self.timer.as_ref()?.sleep(BatchingDelay::PAUSE).map(drop);
         Some((questions, pause))
     }

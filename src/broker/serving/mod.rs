@@ -1,9 +1,11 @@
 //! The broker: the thread that asks the datastores for all workers of its node.
 //!
-//! - [`turn`]: waits to be the broker; [`serve`]: serves; [`dispatcher`]: sorts questions by their decider
-//! - [`backlog`], [`batching`], [`exchange`]: the questions that wait for a decider, and its exchanges
-//! - [`source`], [`decided`]: deciders, and the namespaces that they decide about
-//! - [`unsent`]: hits that were admitted while a store was away; [`store_event`]: log lines about stores
+//! - [`turn`]: waits for its turn to be the broker; [`serve`]: serves; [`dispatcher`]: sorts
+//!   questions by decider
+//! - [`backlog`], [`batching`], [`exchange`]: the questions to a decider, and its exchanges
+//! - [`source`], [`decided`]: deciders, and the namespaces that they decide
+//! - [`unsent`]: hits that were admitted while a store was down; [`store_event`]: log lines about
+//!   stores
 
 #[cfg(not(loom))]
 pub(super) mod backlog;

@@ -1,10 +1,9 @@
-//! The broker: asks the stores about all requests of synchronous namespaces that wait, of all workers of
-//! this configuration. It needs a clock, and what connects to a store.
+//! Serves as the broker: asks the stores about the waiting requests of all workers of this
+//! configuration. It is passed a clock, and sources of deciders.
 //!
-//! The thread of one worker serves as the broker, those of the others wait to take its place. While an exchange is under
-//! way, further questions gather, and travel in the next one: the more there are, the less each costs.
-//! Each shard of a cluster is asked for itself, so that one whose server is away keeps no other
-//! waiting.
+//! One worker's thread serves; those of the others wait to replace it. During an exchange further
+//! questions are collected for the next one, so the more there are, the less each costs. Each shard
+//! of a cluster is asked separately, so that a server which is down does not delay the others.
 
 use core::pin::pin;
 use core::time::Duration;
@@ -27,23 +26,23 @@ use crate::policy::algorithm::StoredKind;
 use crate::store::contract::decision::Question;
 use crate::store::contract::strategy::{NodeId, Shard};
 
-/// A worker's candidate: it serves when it is its [turn](super::turn).
+/// A worker's candidate for the broker, which serves when its [turn](super::turn) comes.
 #[derive(Clone)]
 pub struct Broker {
     /// Memory that the workers share.
     pub queues: Arc<SharedQueues>,
     /// The number of this worker.
     pub worker: usize,
-    /// The stores that are asked.
+    /// The stores to ask.
     pub stores: Vec<DecidingStore>,
-    /// A clock that is never set, from a moment that all processes of the machine share.
+    /// Returns the time of a clock that is never set and that all processes of the machine share.
     pub uptime: fn() -> Duration,
 }
 
-/// A store that decides about requests: one decider, or several.
+/// A store that decides about requests, with one or several deciders.
 #[derive(Clone)]
 pub struct DecidingStore {
-    /// The store, as the log names it.
+    /// The store for log lines.
     pub store: Arc<WatchedStore>,
     /// Source of its deciders.
     pub source: Arc<dyn DeciderSource>,
@@ -51,14 +50,14 @@ pub struct DecidingStore {
     pub node: NodeId,
     /// The shards of its namespaces.
     pub shards: Vec<Shard>,
-    /// Whether each of them has a decider; otherwise, there is one for all.
+    /// Whether each shard has a decider; otherwise, one decider has all shards.
     pub is_divided: bool,
-    /// The namespaces that it decides about.
+    /// The namespaces that it decides.
     pub namespaces: Vec<DecidedNamespace>,
 }
 
 impl Broker {
-    /// Asks the stores for all workers whenever it is this process's turn, until `ending` is closed.
+    /// Serves whenever it is this process's turn, until `ending` is closed.
     pub async fn serve(self, ending: oneshot::Receiver<()>, events: EventLoopQueue<StoreEvent>) {
         let Broker { queues, worker, stores, uptime } = self;
         let ending = ending.map(drop).shared();
@@ -74,10 +73,10 @@ impl Broker {
             let tasks = spawn_tasks(&dispatcher, &stores);
             let close = async {
                 select(ending.clone(), pin!(dispatcher.answer_bell())).await;
-                // What was asked until now is still answered.
+                // The questions asked so far are still answered.
                 dispatcher.close();
             };
-            // If a task panics, so does this; the thread that follows has the lock at once.
+            // If a task panics, so does this; the thread that replaces it gets the lock at once.
             let serving = pin!(join(close, tasks.join_all()));
             let beats = async {
                 dispatcher.beat(|| turn.has_lock()).await;
@@ -95,7 +94,7 @@ impl Broker {
 fn spawn_tasks(dispatcher: &Rc<Dispatcher>, stores: &[DecidingStore]) -> JoinSet<()> {
     let mut running = JoinSet::new();
     for DecidingStore { store: watched, source, node, shards, is_divided, namespaces } in stores {
-        // What each decider is asked to be probed, and tried.
+        // The probe and the trial of each decider.
         let of_each = shards.iter().cloned();
         let of_each = of_each.map(|shard| {
             let trial = Question::trial(shard.clone(), StoredKind::Windows);

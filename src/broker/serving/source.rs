@@ -1,11 +1,11 @@
-//! The trait that connects the broker to a store.
+//! The interface by which the broker connects to a store.
 
 use super::exchange::DeciderTasks;
 use crate::store::registry::StoreSettings;
 
 /// A source of a store's deciders.
 pub trait DeciderSource: Send + Sync {
-    /// Has `tasks` serve with deciders of the store, which connect when they are used.
+    /// Starts `tasks` with deciders of the store, which connect at their first use.
     fn connect(&self, tasks: DeciderTasks<'_>);
 }
 

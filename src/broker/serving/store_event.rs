@@ -1,4 +1,4 @@
-//! Log events about stores: one line for each, by the worker that notices it first.
+//! Log events of stores: one line for each event, by the worker that notices it first.
 
 use core::fmt;
 use std::sync::Arc;
@@ -11,34 +11,34 @@ const CLOCK_TOLERANCE: u64 = 1000;
 /// A store whose events are logged.
 #[derive(Debug)]
 pub struct WatchedStore {
-    /// Its name in the configuration.
+    /// Name of the store in the configuration.
     pub name: Box<str>,
-    /// Description of how requests are decided while the store is away.
+    /// How requests are decided while the store is down.
     pub without_it: String,
-    /// `None`: the zone has no room for it, and nothing is logged.
+    /// `None` if the zone has no room for it; then nothing is logged.
     pub state: Option<StoreState<'static>>,
-    /// Lease of the worker that listens to the store. `None`: the zone has no room, and no worker
-    /// listens.
+    /// Lease of the worker that listens to the store's channel; `None` if the zone has no room for
+    /// it, and then no worker listens.
     pub channel: Option<ChannelLease<'static>>,
 }
 
-/// A user of a store, which finds it there or not.
+/// A user of a store, which reports whether it succeeds.
 #[derive(Clone, Copy, Debug)]
 pub enum Observer {
-    /// The sync of a namespace, by its number among those with the store.
+    /// The sync of a namespace, by its number among those of the store.
     Sync(usize),
-    /// The broker, which asks it about requests.
+    /// The broker, which asks about requests.
     Broker,
 }
 
-/// The knowledge about a store before it was asked.
+/// The state of a store before an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownBefore {
     was_up: bool,
 }
 
 impl Observer {
-    /// The number by which the store's state knows it.
+    /// Returns the user's number in the store's state.
     pub fn number(self) -> usize {
         const BROKER: usize = StoreState::USERS as usize - 1;
         match self {
@@ -48,7 +48,7 @@ impl Observer {
     }
 }
 
-/// An event of a store; displayed, its line in the log.
+/// An event of a store. Its `Display` is the log line.
 #[derive(Debug)]
 pub struct StoreEvent {
     store: Arc<WatchedStore>,
@@ -60,46 +60,48 @@ pub struct StoreEvent {
 pub enum Severity {
     /// A fault, or its end.
     Error,
-    /// To be looked at.
+    /// Needs attention.
     Warn,
-    /// Good to know.
+    /// Information.
     Notice,
 }
 
 #[derive(Debug)]
 enum StoreEventKind {
-    /// For the first time, with this server.
+    /// The first success, with this server.
     Connected(Option<String>),
-    /// It never was. Holds why.
+    /// The store was never up; with the reason.
     Unreached(String),
-    /// Holds why.
+    /// The store has failed; with the reason.
     Lost(String),
     Back,
-    /// It knew another node by this one's identity, so that this one has taken a new one.
+    /// The store knew another node under this node's identity, so this node has taken a new one.
     OtherIdentity,
-    /// Its clock is ahead of this node's, or behind it, by so many milliseconds, which is much.
+    /// The store's clock is ahead of this node's by this many milliseconds, which may be negative,
+    /// and which is a lot.
     ClockIsOff(i64),
     ClockIsRight,
-    /// The store has no channel, for this reason.
+    /// The store has no channel; with the reason.
     NoChannel(String),
-    /// The process that asked it about requests was stopped, and this one does in its place.
+    /// The broker was stopped, and this process has replaced it.
     OtherBroker,
 }
 
 impl WatchedStore {
-    /// Whether it did not do what it was asked last.
+    /// Returns whether the last operation failed.
     pub fn is_lost(&self) -> bool {
         self.state.and_then(|it| it.is_up()) == Some(false)
     }
 
-    /// Returns the present knowledge about the store.
+    /// Returns the current state of the store.
     pub fn known(&self) -> KnownBefore {
         let state = self.state.and_then(|it| it.is_up());
         KnownBefore { was_up: state == Some(true) }
     }
 
-    /// Notes what came of asking the store, `server` of which answered. Returns an event that no worker of
-    /// this node has logged yet. A failure that began before the store was back is of that time.
+    /// Records the result of an operation; `server` is the one that answered. Returns an event that
+    /// no worker of this node has logged. A failure whose operation began before the store was back
+    /// is ignored.
     pub fn note(
         self: &Arc<Self>,
         observer: Observer,
@@ -123,7 +125,7 @@ impl WatchedStore {
         Some(self.event(kind))
     }
 
-    /// Notes how far the store's clock is ahead of this node's, likewise.
+    /// Records how far the store's clock is ahead of this node's, like `note`.
     pub fn record_clock(self: &Arc<Self>, offset: i64) -> Option<StoreEvent> {
         let is_off = offset.unsigned_abs() > CLOCK_TOLERANCE;
         let kind = match is_off {
@@ -134,13 +136,13 @@ impl WatchedStore {
         is_news.then(|| self.event(kind))
     }
 
-    /// Creates the event that other nodes' pushes are not heard before the next sync, with the
+    /// Creates the event that other nodes' pushes are unknown before the next sync, with the
     /// reason.
     pub fn channel_unavailable(self: &Arc<Self>, error: &impl fmt::Display) -> StoreEvent {
         self.event(StoreEventKind::NoChannel(error.to_string()))
     }
 
-    /// Creates the event that another process of this node serves as the broker from now on.
+    /// Creates the event that another process of this node now serves as the broker.
     pub fn other_broker(self: &Arc<Self>) -> StoreEvent {
         self.event(StoreEventKind::OtherBroker)
     }

@@ -1,5 +1,5 @@
-//! The wait of a process for its turn to serve as the broker. The kernel passes the lock on when
-//! its holder ends; a broker that was stopped misses its beats.
+//! Waits for a process's turn to be the broker. The kernel passes the lock on when its holder ends;
+//! a broker that was stopped misses its beats.
 
 use core::pin::pin;
 use core::sync::atomic::{
@@ -17,12 +17,12 @@ use super::dispatcher::BEAT;
 use crate::broker::shared::shared_queues::SharedQueues;
 use crate::broker::shared::tenure::{TenureLooks, Term};
 
-/// Interval in which a worker that ends looks whether its last questions were taken.
+/// Interval in which a worker that ends checks whether its last questions were taken.
 const LAST_LOOK: Duration = Duration::from_millis(5);
-/// Pause before a worker waits for its turn again, if the system refused that.
+/// Pause before the lock is requested again after the system refused it.
 const NO_LOCK: Duration = Duration::from_millis(100);
 
-/// The turn of a process, of which it may have several.
+/// A process's turns as the broker.
 pub(super) struct Turn {
     queues: Arc<SharedQueues>,
     worker: usize,
@@ -36,10 +36,10 @@ struct LockState {
     changed: Notify,
 }
 
-/// No thread waits for it.
+/// No thread waits for the lock.
 const NOT_WANTED: u8 = 0;
 const WAITING: u8 = 1;
-/// A thread waits, and is to leave it to another process.
+/// A thread waits, and will release the lock at once.
 const GIVEN_UP: u8 = 2;
 const LOCKED: u8 = 3;
 
@@ -48,13 +48,13 @@ impl Turn {
         Turn { queues, worker, lock: Arc::default() }
     }
 
-    /// Whether this process has the lock.
+    /// Returns whether this process has the lock.
     pub(super) fn has_lock(&self) -> bool {
         self.lock.state.load(Acquire) == LOCKED
     }
 
-    /// Waits until it is this process's turn. Returns the term in which it serves, and whether it replaces a process
-    /// that has not ended; `None` if the process ends first, and has nothing left to ask.
+    /// Waits for this process's turn. Returns its term, and whether it replaces a process that has
+    /// not ended. `None` if the process ends before, and has no questions left.
     pub(super) async fn wait(
         &mut self,
         mut ending: impl Future<Output = ()> + Unpin,
@@ -72,7 +72,7 @@ impl Turn {
                 return Some(turn);
             }
             if has_lock && tenure.is_unlocked() {
-                // It is for the process that serves, whose turn began without it.
+                // The lock belongs to the process that serves without it.
                 self.end();
             }
             let look = match is_ending {
@@ -82,7 +82,7 @@ impl Turn {
             let next = tokio::time::sleep(look);
             let change = async {
                 match has_lock {
-                    // There is nothing new to wait for.
+                    // Nothing is left to wait for.
                     true => next.await,
                     false => {
                         select(pin!(next), pin!(self.lock.changed.notified())).await;
@@ -98,13 +98,13 @@ impl Turn {
         }
     }
 
-    /// Whether another process has to take what this worker asked last.
+    /// Returns whether another process must take this worker's last questions.
     fn has_questions(&self) -> bool {
         let queues = self.queues.of_worker(self.worker);
         queues.is_some_and(|it| !it.questions.is_empty())
     }
 
-    /// Leaves the lock to another process.
+    /// Releases the lock.
     pub(super) fn end(&self) {
         let state = &self.lock.state;
         let ended = state.fetch_update(AcqRel, Acquire, |state| match state {
@@ -117,7 +117,7 @@ impl Turn {
         }
     }
 
-    /// Has a thread wait for the lock, if none does.
+    /// Starts a thread that waits for the lock, unless there is one.
     fn want_lock(&self) {
         let state = &self.lock.state;
         let before =
@@ -127,7 +127,7 @@ impl Turn {
         }
         let (queues, lock) = (self.queues.clone(), self.lock.clone());
         spawn_blocking(move || {
-            // There are too many locks.
+            // The system has too many locks.
             while queues.lock().is_err() {
                 std::thread::sleep(NO_LOCK);
             }

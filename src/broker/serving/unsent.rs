@@ -1,10 +1,12 @@
-//! Hits that were admitted while a store was away, in counters of which no sync tells it: levels and logs. It
-//! is asked to charge them when it answers again: what has left their windows by then, or has leaked, no more.
+//! Hits that were admitted while a store was down, in counters that no sync pushes: levels and
+//! logs. The store is asked to charge them when it answers again, except for those that have left
+//! their windows or leaked by then.
 //!
-//! They are of a bounded number of counters. What has no room, and what does not count any more, is dropped, and told.
+//! The number of counters is bounded. Hits without room, and those that do not matter any more, are
+//! dropped and counted as lost.
 //!
-//! A charge that no answer is waited for is sent once at most, but for one of which the store has done nothing. All
-//! that is kept here is lost with the process.
+//! A charge without an answer is sent at most once, except if the store has certainly not executed
+//! it. All of this is lost with the process.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,20 +19,20 @@ use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::contract::decision::{AskedCounter, KeyBytes, Question};
 use crate::table::MonotonicMillis;
 
-/// Into how many parts the hits of a log are divided by their times: each leaves as a whole.
+/// Number of parts of a window by which a log's hits are grouped. Each group leaves as a whole.
 const PARTS: u64 = 32;
 
-/// The hits, by their counters.
+/// The unsent hits by counter.
 #[derive(Debug, Default)]
 pub struct UnsentHits {
     kept: BTreeMap<UnsentKey, Unsent>,
-    /// Hits that were taken last, and may be put back.
+    /// Hits that were taken last, which may be put back.
     taken: Vec<(UnsentKey, Unsent)>,
-    /// Hits of namespaces that the store does not get, until they are counted.
+    /// Lost hits by namespace, until they are counted.
     dropped: Vec<(Arc<str>, Hits)>,
 }
 
-/// The namespace, the key, the number of the kind, and its measure.
+/// Namespace, key, number of the kind, and its measure.
 type UnsentKey = (Arc<str>, KeyBytes, u8, u64);
 
 /// The unsent hits of one counter.
@@ -38,18 +40,18 @@ type UnsentKey = (Arc<str>, KeyBytes, u8, u64);
 struct Unsent {
     counter: AskedCounter,
     hits: UnsentOf,
-    /// All of them, those that do not count any more included.
+    /// Sum of all hits, including those that do not count any more.
     sum: Hits,
 }
 
-/// The state that the node would keep if there were no others.
+/// The state of the counter as if it had only these hits.
 #[derive(Debug)]
 enum UnsentOf {
     Level(LevelKind, Level),
     Log(VecDeque<UnsentPart>),
 }
 
-/// Hits of a log.
+/// Hits of a log in one part of a window.
 #[derive(Debug)]
 struct UnsentPart {
     first: u64,
@@ -58,17 +60,17 @@ struct UnsentPart {
 }
 
 impl UnsentHits {
-    /// The most counters.
+    /// Most counters.
     pub const MOST: usize = 1 << 14;
 
-    /// Whether a question only charges what may be kept here, or gives it back.
+    /// Returns whether a question only charges or refunds hits that can be kept here.
     pub fn are(question: &Question) -> bool {
         let mut counters = question.counters.iter();
         question.limits.is_empty() && counters.all(|it| it.kind != StoredKind::Windows)
     }
 
-    /// Keeps what a question charged at `now`, or less where it gives back. Returns what is to be given back besides:
-    /// it was charged while the store was there.
+    /// Keeps the hits that a question charges at `now`, or removes those that it refunds. Returns
+    /// the rest of a refund, whose hits were charged while the store was up.
     pub fn add(&mut self, question: &Question, now: MonotonicMillis) -> Option<Question> {
         let rest = question.counters.iter().filter_map(|counter| {
             let cost = self.add_to(counter, now);
@@ -79,7 +81,7 @@ impl UnsentHits {
         (!rest.counters.is_empty()).then_some(rest)
     }
 
-    /// Returns what is left to be given back.
+    /// Returns the hits that are left to refund.
     fn add_to(&mut self, counter: &AskedCounter, now: MonotonicMillis) -> Hits {
         let AskedCounter { shard, key, kind, size, cost } = counter;
         let (number, measure) = (kind.wire_id(), kind.measure(*size));
@@ -102,7 +104,7 @@ impl UnsentHits {
         rest
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no hits.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
@@ -112,7 +114,7 @@ impl UnsentHits {
         self.kept.len()
     }
 
-    /// Takes the hits of so many counters: as questions that charge what is left of them, if anything is.
+    /// Takes the hits of up to `most` counters, as questions that charge those that still count.
     pub fn take(&mut self, most: usize, now: MonotonicMillis) -> Vec<Question> {
         self.forget_taken();
         let taken: Vec<_> = core::iter::from_fn(|| self.kept.pop_first()).take(most).collect();
@@ -132,24 +134,24 @@ impl UnsentHits {
         questions
     }
 
-    /// Forgets what was taken last: the store has charged it.
+    /// Drops the hits that were taken last, since the store has charged them.
     pub fn forget_taken(&mut self) {
         self.taken.clear();
     }
 
-    /// Keeps what was taken last on: the store has charged nothing of it.
+    /// Puts back the hits that were taken last, since the store has charged none of them.
     pub fn put_back(&mut self) {
         self.kept.extend(self.taken.drain(..));
     }
 
-    /// Forgets all of them.
+    /// Drops all hits.
     pub fn forget(&mut self) {
         while let Some((_, Unsent { counter, sum, .. })) = self.kept.pop_first() {
             self.drop_hits(&counter.shard.namespace, sum);
         }
     }
 
-    /// Takes the hits that the store does not get, with their namespaces.
+    /// Takes the lost hits by namespace.
     pub fn take_dropped(&mut self) -> Vec<(Arc<str>, Hits)> {
         core::mem::take(&mut self.dropped)
     }
@@ -169,14 +171,14 @@ impl UnsentOf {
     fn none(kind: StoredKind) -> UnsentOf {
         match kind {
             StoredKind::Level(kind) => UnsentOf::Level(kind, Level::default()),
-            // Of windows there are none here.
+            // Windows never come here.
             StoredKind::Log | StoredKind::Windows => UnsentOf::Log(VecDeque::new()),
         }
     }
 
-    /// Adds hits, or takes them back; returns what is left to be taken back.
+    /// Adds hits, or subtracts a refund. Returns the hits that are left to refund.
     fn add(&mut self, size: WindowSize, cost: Hits, now: MonotonicMillis) -> Hits {
-        // Of this clock, differences alone are used.
+        // Only differences of this clock are used.
         let at = UnixMillis(now.0);
         let given_back = Hits::ZERO.minus(cost);
         match self {
@@ -258,7 +260,7 @@ mod tests {
         Question { counters: smallvec![counter], ..Question::nothing() }
     }
 
-    /// Returns the part of these hits, each with its time, that counts at the time `at`.
+    /// Returns the hits, each with its time, that still count at time `at`.
     fn charged(kind: StoredKind, counted: &[(u64, i64)], at: u64) -> i64 {
         let mut unsent = UnsentHits::default();
         for (time, cost) in counted {
@@ -280,16 +282,16 @@ mod tests {
             assert_eq!(charged(kind, &[(0, 2), (1, -2)], 1), 0, "{kind:?}");
             assert_eq!(charged(kind, &[(0, 2)], 3 * SIZE), 0, "{kind:?}");
         }
-        // Each leaves for itself.
+        // Each hit leaves separately.
         let counted = [(0, 1), (1000, 2), (2000, 4)];
         for (at, left) in [(SIZE, 7), (SIZE + 1, 6), (SIZE + 1001, 4), (SIZE + 2001, 0)] {
             assert_eq!(charged(StoredKind::Log, &counted, at), left * 1000, "{at}");
         }
-        // All are there until the last is.
+        // All count until the last one leaves.
         for (at, left) in [(2000 + SIZE - 1, 7), (2000 + SIZE, 0)] {
             assert_eq!(charged(ELASTIC, &counted, at), left * 1000, "{at}");
         }
-        // What leaks, at one in this time.
+        // They leak at one hit in this time.
         for (at, left) in [(0, 3000), (SIZE, 2000), (SIZE / 2, 2500)] {
             assert_eq!(charged(BUCKET, &[(0, 3)], at), left, "{at}");
         }
@@ -330,7 +332,7 @@ mod tests {
         assert_eq!(unsent.add(&charge(&key(0), ELASTIC, 1), now), None);
         assert_eq!(unsent.take(UnsentHits::MOST, now).len(), UnsentHits::MOST);
         assert_eq!(dropped(&mut unsent), []);
-        // Of a log, what has left.
+        // In a log, the hits that have left.
         for (time, cost) in [(0, 9), (SIZE, 4)] {
             let at = MonotonicMillis(T + time);
             assert_eq!(unsent.add(&charge(b"k", StoredKind::Log, cost), at), None);
@@ -338,7 +340,7 @@ mod tests {
         let later = MonotonicMillis(T + SIZE + 1);
         assert_eq!(unsent.take(1, later)[0].counters[0].cost, hits(4));
         assert_eq!(dropped(&mut unsent), [("api".into(), hits(9))]);
-        // Those in windows are pushed by syncs.
+        // Syncs push the hits of windows.
         assert!(!UnsentHits::are(&charge(b"k", StoredKind::Windows, 1)));
         assert!(UnsentHits::are(&charge(b"k", StoredKind::Log, 1)));
     }

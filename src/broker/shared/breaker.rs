@@ -1,10 +1,10 @@
-//! A circuit breaker in a word of shared memory: whether a store is asked, or known not to answer.
+//! A circuit breaker in a word of shared memory, which says whether requests ask a store.
 //!
-//! Closed, requests ask. Open, they do not, and are decided otherwise: their time would be lost. That
-//! ends by itself, since the word is a time: from then on the breaker is half open, and the first request
-//! that looks has the store probed; if nothing comes of that, the first that looks after another pause
-//! does. So whatever process is killed, and wherever, as long as there are requests, one of them looks
-//! again.
+//! While it is closed, requests ask. While it is open, they are decided without the store, so that
+//! they do not wait in vain. The word is the time at which it becomes half-open: the first request
+//! that reads it then makes a probe, and if the probe is lost, the first request after another
+//! pause makes the next. So whichever process is killed, another request probes, as long as there
+//! are requests.
 
 use crate::table::MonotonicMillis;
 use crate::table::words::atomic::AtomicU64;
@@ -13,65 +13,65 @@ use crate::table::words::atomic::Ordering::Relaxed;
 /// The circuit breaker of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Breaker<'m> {
-    /// Until when it is open; 0: it is closed.
+    /// Time until which it is open; 0 if it is closed.
     open_until: &'m AtomicU64,
 }
 
-/// The state of a circuit, as a request finds it.
+/// The state of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Circuit {
-    /// The store is to be asked.
+    /// Requests ask the store.
     Closed,
-    /// It is not: it did not answer in time, and has not since.
+    /// Requests do not ask: the store did not answer in time, and has not since.
     Open,
-    /// Nor is it, but the request that found this has the store probed: the next one finds it only after
-    /// [`Breaker::PAUSE`].
+    /// Requests do not ask, but the request that found this state must probe the store. The next
+    /// one finds it only after [`Breaker::PAUSE`].
     HalfOpen,
 }
 
 impl<'m> Breaker<'m> {
-    /// Time for which the circuit stays open after a failure, in milliseconds: a little longer than
-    /// a living broker needs for its next look.
+    /// Time for which the circuit stays open after a failure, in milliseconds: slightly longer than
+    /// a live broker needs to notice questions.
     pub const PAUSE: u64 = 500;
 
-    /// The breaker in this word, which was zero when the first process called this: closed.
+    /// Returns the breaker in this word, which must be zero (closed) at first.
     pub fn over(open_until: &'m AtomicU64) -> Breaker<'m> {
         Breaker { open_until }
     }
 
     /// Returns the state of the circuit at `now`.
     pub fn look(self, now: MonotonicMillis) -> Circuit {
-        // Relaxed, as all of this: nothing else is read because of what it says.
+        // Relaxed, as in all methods: the word orders no other memory.
         let until = self.open_until.load(Relaxed);
         if until == 0 {
             return Circuit::Closed;
         }
-        // More than a pause is no time that was set, or of a clock that is not this one.
+        // A time further ahead was not set by this clock.
         if (1..=Self::PAUSE).contains(&until.saturating_sub(now.0)) {
             return Circuit::Open;
         }
         let next = now.0.saturating_add(Self::PAUSE);
         match self.open_until.compare_exchange(until, next, Relaxed, Relaxed) {
             Ok(_) => Circuit::HalfOpen,
-            // Another process has found it half open in this moment, or has closed it.
+            // Another process has just found it half-open, or has closed it.
             Err(_) => Circuit::Open,
         }
     }
 
-    /// Whether the store is asked, as far as is known.
+    /// Returns whether the circuit is closed.
     pub fn is_closed(self) -> bool {
         self.open_until.load(Relaxed) == 0
     }
 
-    /// The store did not answer in time. Returns whether it was asked until now.
+    /// Opens the circuit, since the store did not answer in time. Returns whether it was closed.
     pub fn open(self, now: MonotonicMillis) -> bool {
         let until = now.0.saturating_add(Self::PAUSE);
         self.open_until.swap(until, Relaxed) == 0
     }
 
-    /// The store answers.
+    /// Closes the circuit, since the store answers.
     pub fn close(self) {
-        // Many look at it at all times.
+        // Only written if it changes, since all workers read it all the time.
         if self.open_until.load(Relaxed) != 0 {
             self.open_until.swap(0, Relaxed);
         }
@@ -98,7 +98,7 @@ mod tests {
         for millis in [1, 2, Breaker::PAUSE] {
             assert_eq!(breaker.look(at(millis)), Circuit::Open, "{millis}");
         }
-        // Nothing comes of any probe, as if all that have one made were killed.
+        // All probes are lost, as if their processes were killed.
         for pause in 1..10 {
             let due = pause * Breaker::PAUSE + 1;
             assert_eq!(breaker.look(at(due)), Circuit::HalfOpen);

@@ -1,7 +1,7 @@
-//! Questions and answers as messages of words, as the processes of a node tell them to each other.
+//! Questions and answers as messages of words, for the processes of one node.
 //!
-//! All processes are of one build: nothing here is stored, or sent to another node. A message begins
-//! with its length, so that several can follow each other.
+//! All processes have the same build; nothing here is stored or sent to another node. A message
+//! begins with its length, so that messages can follow each other.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::store::contract::decision::{
 };
 use crate::store::contract::strategy::Shard;
 
-/// A question on its way to the broker.
+/// A question to the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// The number of the decider.
     pub decider: usize,
-    /// The number of the request; `None`: it needs no answer.
+    /// The number of the request; `None` if no answer is needed.
     pub id: Option<u64>,
-    /// Time until which the request waits: milliseconds of the system's monotonic clock.
+    /// Deadline of the request, in milliseconds of the system's monotonic clock.
     pub deadline: u64,
     /// The question itself.
     pub question: Question,
 }
 
-/// An answer on its way back: the number of the request, and the answer; `None` if the store has
+/// An answer to a worker: the number of the request, and the answer; `None` if the store has
 /// failed.
 pub type Reply = (u64, Option<Answer>);
 
-/// Adds to `words` the message that asks `question`, as [`Ask`] says.
+/// Appends the message of a question to `words`; see [`Ask`].
 pub fn write_ask(
     words: &mut Vec<u64>,
     decider: usize,
@@ -70,7 +70,7 @@ pub fn write_ask(
     });
 }
 
-/// Adds to `words` the message that says `reply`.
+/// Appends the message of a reply to `words`.
 pub fn write_reply(words: &mut Vec<u64>, (id, answer): &Reply) {
     message(words, |words| {
         words.extend([*id, answer.is_some().into()]);
@@ -85,7 +85,7 @@ pub fn write_reply(words: &mut Vec<u64>, (id, answer): &Reply) {
     });
 }
 
-/// Adds what `write` adds, and before it the length of that.
+/// Appends a message that `write` writes, with its length in front.
 fn message(words: &mut Vec<u64>, write: impl FnOnce(&mut Vec<u64>)) {
     let start = words.len();
     words.push(0);
@@ -96,7 +96,7 @@ fn message(words: &mut Vec<u64>, write: impl FnOnce(&mut Vec<u64>)) {
     }
 }
 
-/// The length, and eight bytes in each word.
+/// Appends bytes: their length, and eight of them in each word.
 fn write_bytes(words: &mut Vec<u64>, bytes: &[u8]) {
     words.push(bytes.len() as u64);
     words.extend(bytes.chunks(8).map(|bytes| {
@@ -108,7 +108,7 @@ fn write_bytes(words: &mut Vec<u64>, bytes: &[u8]) {
     }));
 }
 
-/// The messages in `words`, each with its length, as long as they are whole.
+/// Returns the complete messages in `words`, each of which begins with its length.
 pub fn messages(words: &[u64]) -> impl Iterator<Item = &[u64]> {
     let mut left = words;
     core::iter::from_fn(move || {
@@ -119,16 +119,16 @@ pub fn messages(words: &[u64]) -> impl Iterator<Item = &[u64]> {
     })
 }
 
-/// Reads messages.
+/// Parses messages.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// The names of namespaces, which are few.
+    /// The names of namespaces, of which there are few, so that messages share them.
     namespaces: Vec<Arc<str>>,
     bytes: Vec<u8>,
 }
 
 impl Reader {
-    /// The question of a message; `None` if it is none that [`write_ask`] wrote.
+    /// Parses a question; `None` if [`write_ask`] did not write it.
     pub fn ask(&mut self, message: &[u64]) -> Option<Ask> {
         let mut words = Words(message);
         words.next()?;
@@ -208,7 +208,7 @@ fn hits(thousandths: u64) -> Hits {
     Hits::from_thousandths(thousandths.cast_signed())
 }
 
-/// The words of a message that were not read yet.
+/// The words of a message that are not parsed yet.
 struct Words<'w>(&'w [u64]);
 
 impl Words<'_> {
@@ -222,7 +222,7 @@ impl Words<'_> {
         Some(*first)
     }
 
-    /// Bytes, in a place for them.
+    /// Parses bytes into `place`.
     fn bytes<'b>(&mut self, place: &'b mut Vec<u8>) -> Option<&'b [u8]> {
         let length = usize::try_from(self.next()?).ok()?;
         let (words, others) = self.0.split_at_checked(length.div_ceil(8))?;

@@ -1,9 +1,9 @@
 //! Memory that the workers and the broker share.
 //!
-//! - [`ring`]: a queue from one process to another; [`doorbell`]: when its reader is to be woken; [`message`]: questions and
-//!   answers as words of a ring; [`shared_queues`]: all of these in their region
+//! - [`ring`]: a queue between two processes; [`doorbell`]: when to wake its reader; [`message`]:
+//!   questions and answers as words of a ring; [`shared_queues`]: the memory with all of these
 //! - [`tenure`]: which worker's thread is the broker
-//! - [`breaker`], [`store_clock`]: what is known of a store: whether it answers, and what time it is there
+//! - [`breaker`], [`store_clock`]: whether a store answers, and its time
 
 pub(super) mod breaker;
 pub(super) mod doorbell;

@@ -1,15 +1,15 @@
-//! A queue in shared memory, from one process that writes to one that reads: neither ever waits, and
-//! either may be killed at any instruction and replaced by another.
+//! A queue in shared memory between a process that writes and one that reads. Neither ever waits,
+//! and either can be killed at any instruction and replaced.
 //!
-//! What is written can be read once it is published as a whole, by one store. Positions only grow.
+//! A message can be read once it is complete, which one store publishes. Positions only grow.
 //!
-//! The process that reads may be replaced by another while it is stopped, and go on: so what it has read is read if it
-//! can note that under its [term](super::tenure).
+//! A reader may be replaced while it is stopped, and then continue. So a reader has read words only
+//! if it can record that under its [term](super::tenure).
 
 use super::tenure::{FencedWord, Replaced, Term};
 use crate::table::words::atomic::{AtomicU64, Ordering};
 
-/// A queue of messages, which are words. One process at a time writes, and one reads.
+/// A queue of messages, which consist of words. One process writes and one reads at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'m> {
     /// Number of words read so far, modulo 2^48.
@@ -19,17 +19,16 @@ pub struct Ring<'m> {
     words: &'m [AtomicU64],
 }
 
-/// Words of a cache line: what different processes write is in different ones.
+/// Words in a cache line. Words that different processes write are in different lines.
 pub const CACHE_LINE: usize = 8;
 
 impl<'m> Ring<'m> {
-    /// Returns the words of memory that a ring of `capacity` words takes.
+    /// Returns the words of memory for a ring of `capacity` words.
     pub const fn size(capacity: usize) -> usize {
         capacity.saturating_add(2 * CACHE_LINE)
     }
 
-    /// The ring in this memory, which was all zero when the first process called this; `None` if it is
-    /// too small for one.
+    /// Returns the ring in this memory, which must be zero at first; `None` if it is too small.
     pub fn over(memory: &'m [AtomicU64]) -> Option<Ring<'m>> {
         let (positions, words) = memory.split_at_checked(2 * CACHE_LINE)?;
         (!words.is_empty()).then_some(())?;
@@ -40,10 +39,10 @@ impl<'m> Ring<'m> {
         })
     }
 
-    /// Writes all of `words`, or nothing if there is no room for them; returns whether it did.
+    /// Writes all of `words`, or nothing if they do not fit. Returns whether it did.
     pub fn write(&self, words: &[u64]) -> bool {
         let tail = self.tail.load(Ordering::Relaxed);
-        // Pairs with the store in `read`: what was there has been read.
+        // Pairs with the store in `read`: the words before `head` were read.
         let unread = between(self.head.get(Ordering::Acquire), tail);
         let left = (self.words.len() as u64).saturating_sub(unread);
         let count = words.len() as u64;
@@ -61,20 +60,20 @@ impl<'m> Ring<'m> {
         true
     }
 
-    /// Takes over from readers of terms before.
+    /// Makes pending reads of earlier terms fail.
     ///
     /// # Errors
     ///
-    /// [`Replaced`], if another has taken over since.
+    /// [`Replaced`] if another reader has taken over since.
     pub fn take_over(&self, term: Term) -> Result<(), Replaced> {
         self.head.take(term)
     }
 
-    /// Takes all that was written since the last time, and adds it to `words`.
+    /// Appends all unread words to `words`.
     ///
     /// # Errors
     ///
-    /// [`Replaced`]: another reader has taken over, and nothing was read.
+    /// [`Replaced`], without a change, if another reader has taken over.
     pub fn read(&self, term: Term, words: &mut Vec<u64>) -> Result<(), Replaced> {
         let head = self.head.own(term)?;
         let tail = self.tail.load(Ordering::Acquire);
@@ -87,19 +86,19 @@ impl<'m> Ring<'m> {
         for places in [first, second] {
             words.extend(places.iter().map(|place| place.load(Ordering::Relaxed)));
         }
-        // If this fails, the writer may have written over the words.
+        // If this fails, the writer may have overwritten the words.
         let read = self.head.replace(term, head, tail);
         read.inspect_err(|Replaced| words.truncate(before))
     }
 
-    /// Whether all that was written was read.
+    /// Returns whether all words were read.
     pub fn is_empty(&self) -> bool {
         let tail = self.tail.load(Ordering::Relaxed);
         between(self.head.get(Ordering::Relaxed), tail) == 0
     }
 
-    /// Returns `count` places from a position on, at most all: those up to the end, and those from
-    /// the start on.
+    /// Returns up to `count` places from a position on: those up to the end of the ring, and the
+    /// rest from its start.
     fn places(&self, position: u64, count: usize) -> (&'m [AtomicU64], &'m [AtomicU64]) {
         let start = position.checked_rem(self.words.len() as u64).unwrap_or(0);
         let (before, after) = self.words.split_at(start as usize);
@@ -134,7 +133,7 @@ mod tests {
         let ring = Ring::over(&memory).unwrap();
         assert!(read(&ring).is_empty());
         let mut next = 0;
-        // Each time from another place on, and around the end.
+        // Each time from another position, and across the end.
         for count in [3, 5, 1, 0, 4, 5, 2] {
             let words: Vec<u64> = (next..next + count).collect();
             next += count;

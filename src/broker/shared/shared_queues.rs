@@ -1,6 +1,5 @@
-//! Memory that the workers of a configuration share so that the broker asks the stores for all of
-//! them: rings of questions and answers, and the broker's lock. The master maps it before it starts
-//! the workers.
+//! The memory that the workers of a configuration share for the broker: rings of questions and
+//! answers, and the broker's lock. The master maps it before it starts the workers.
 
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
@@ -16,36 +15,36 @@ use super::store_clock::StoreClock;
 use super::tenure::Tenure;
 use crate::broker::wake::eventfd::{EventFd, opened};
 
-/// Made before the workers, and used by them alike.
+/// The rings and the states of deciders. The workers inherit them from the master.
 #[derive(Debug)]
 pub struct SharedQueues {
     memory: NonNull<[AtomicU64]>,
-    /// The memory's, and the lock.
+    /// The file of the memory and of the lock.
     file: File,
-    /// Wakes the broker, when so much was asked as it waits for.
+    /// Wakes the broker at the number of questions that it waits for.
     bell: EventFd,
     /// Eventfds that wake the workers' event loops.
     eventfds: Vec<EventFd>,
     deciders: usize,
 }
 
-// SAFETY: the memory consists of atomics.
+// SAFETY: the memory consists of atomics, which any thread may use.
 unsafe impl Send for SharedQueues {}
 // SAFETY: as above.
 unsafe impl Sync for SharedQueues {}
 
-/// The state of a decider that all workers share.
+/// The shared state of a decider.
 #[derive(Clone, Copy, Debug)]
 pub struct DeciderState<'q> {
     /// Whether requests ask it.
     pub breaker: Breaker<'q>,
-    /// Doorbell that wakes the broker for it.
+    /// Wakes the broker for its questions.
     pub doorbell: Doorbell<'q>,
-    /// Clock of its store.
+    /// Its store's clock.
     pub clock: StoreClock<'q>,
 }
 
-/// Between a worker and the broker.
+/// A worker's part of the memory.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerQueues<'q> {
     /// The worker's questions.
@@ -54,32 +53,32 @@ pub struct WorkerQueues<'q> {
     pub eventfd: &'q EventFd,
 }
 
-/// Words of a decider's state: the breaker and the clock, which all workers look at, and the doorbell, which
-/// changes all the time.
+/// Words of a decider's state: the breaker and the clock, which all workers read, and, in another
+/// cache line, the doorbell, which changes all the time.
 const DECIDER: usize = 2 * CACHE_LINE;
-/// Words of a worker's questions, and as many of the answers of each process that serves, or did: 256 KB each, for some
-/// thousand requests. Of these, the system has none before they are used.
+/// Words of each ring: one for a worker's questions, and one for the answers of each process that
+/// can serve. 256 KB each, for some thousands of requests. The system allocates only used pages.
 pub(crate) const CAPACITY: usize = 1 << 15;
 const RING: usize = Ring::size(CAPACITY);
-/// Words of the tenure, before all else.
+/// Words of the tenure, at the start.
 const TENURE: usize = CACHE_LINE;
 
 impl SharedQueues {
-    /// New memory for so many workers, and so many deciders.
+    /// Creates the memory for this number of workers and deciders.
     ///
     /// # Errors
     ///
-    /// If the system has no memory or descriptors left.
+    /// The system has no memory or descriptors left.
     pub fn new(workers: usize, deciders: usize) -> io::Result<SharedQueues> {
         let eventfds = (0..workers).map(|_| EventFd::new());
         SharedQueues::waking(eventfds.collect::<io::Result<_>>()?, deciders)
     }
 
-    /// New memory for the workers that these wake, and so many deciders.
+    /// Creates the memory for the workers that these eventfds wake.
     ///
     /// # Errors
     ///
-    /// As of [`SharedQueues::new`].
+    /// See [`SharedQueues::new`].
     pub fn waking(eventfds: Vec<EventFd>, deciders: usize) -> io::Result<SharedQueues> {
         let workers = eventfds.len();
         let rings = workers.saturating_mul(workers.saturating_add(1));
@@ -92,7 +91,7 @@ impl SharedQueues {
         let file = opened(unsafe { libc::memfd_create(c"ratelimit".as_ptr(), libc::MFD_CLOEXEC) })?;
         file.set_len(bytes as u64)?;
         let bell = EventFd::new()?;
-        // SAFETY: new memory, of a file of this size.
+        // SAFETY: a new mapping of a file of this size.
         let start = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let fd = file.as_raw_fd();
@@ -112,7 +111,8 @@ impl SharedQueues {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped as long as this lives, all zero at first, and used as atomics only.
+        // SAFETY: the memory is mapped while `self` lives, was zero at first, and is used as
+        // atomics only.
         unsafe { self.memory.as_ref() }
     }
 
@@ -121,7 +121,7 @@ impl SharedQueues {
         self.words().first().map(Tenure::over)
     }
 
-    /// The state of a decider; `None` if there is none of this number.
+    /// Returns the state of a decider; `None` if there is no such decider.
     pub fn decider(&self, decider: usize) -> Option<DeciderState<'_>> {
         let start = decider.checked_mul(DECIDER)?.checked_add(TENURE)?;
         let words = self.words().get(start..)?;
@@ -134,20 +134,20 @@ impl SharedQueues {
         (decider < self.deciders).then_some(state)
     }
 
-    /// The queues of a worker; `None` if there is none of this number.
+    /// Returns the rings of a worker; `None` if there is no such worker.
     pub fn of_worker(&self, worker: usize) -> Option<WorkerQueues<'_>> {
         Some(WorkerQueues { questions: self.ring(worker)?, eventfd: self.eventfds.get(worker)? })
     }
 
-    /// The queue of what a worker is answered by the process of a worker that serves, `by`, which alone writes to
-    /// it.
+    /// Returns the ring with the answers to `worker` that the process of worker `by` writes; only
+    /// that process writes to it.
     pub fn answers(&self, worker: usize, by: usize) -> Option<Ring<'_>> {
         let workers = self.eventfds.len();
         let ring = worker.checked_add(1)?.checked_mul(workers)?.checked_add(by)?;
         self.ring(ring).filter(|_| by < workers)
     }
 
-    /// The queues of what a worker is answered, by whatever process.
+    /// Returns the rings with the answers to a worker from all processes.
     pub fn all_answers(&self, worker: usize) -> impl Iterator<Item = Ring<'_>> {
         (0..self.eventfds.len()).filter_map(move |by| self.answers(worker, by))
     }
@@ -158,7 +158,7 @@ impl SharedQueues {
         Ring::over(self.words().get(start..)?.get(..RING)?)
     }
 
-    /// Returns the queues of all workers, in their order.
+    /// Returns the rings of all workers, in order.
     pub fn of_workers(&self) -> impl Iterator<Item = WorkerQueues<'_>> {
         (0..self.eventfds.len()).filter_map(|worker| self.of_worker(worker))
     }
@@ -173,27 +173,26 @@ impl SharedQueues {
         self.deciders
     }
 
-    /// Waits until this process has the lock, however long that takes: until the process that has it unlocks it, or
-    /// ends.
+    /// Waits for the lock, without a time limit. Its holder releases it, or ends.
     ///
     /// # Errors
     ///
-    /// If the system has too many locks.
+    /// The system has too many locks.
     pub fn lock(&self) -> io::Result<()> {
-        // A lock of the process: the kernel takes it back from one that is killed.
+        // The lock belongs to the process, so the kernel releases it if the process is killed.
         set_lock(self.file.as_raw_fd(), libc::F_SETLKW, libc::F_WRLCK)
     }
 
-    /// Leaves the lock to another process.
+    /// Releases the lock.
     pub fn unlock(&self) {
-        // It has no reason to fail.
+        // Unlocking does not fail.
         let _ = set_lock(self.file.as_raw_fd(), libc::F_SETLK, libc::F_UNLCK);
     }
 }
 
 impl Drop for SharedQueues {
     fn drop(&mut self) {
-        // SAFETY: it was mapped so, and what borrows it has ended.
+        // SAFETY: `memory` is the mapping, and all borrows of it have ended.
         unsafe {
             let bytes = self.memory.len().saturating_mul(size_of::<AtomicU64>());
             libc::munmap(self.memory.as_ptr().cast(), bytes);
@@ -201,9 +200,9 @@ impl Drop for SharedQueues {
     }
 }
 
-/// Writes messages from the front of `outbox`, as many as have room, and takes them out of it.
+/// Writes messages from the front of `outbox` while they fit, and removes them from it.
 pub(crate) fn write_messages(ring: &Ring<'_>, outbox: &mut Vec<u64>) {
-    // Mostly at once.
+    // All of them fit in most cases.
     if ring.write(outbox) {
         return outbox.clear();
     }
@@ -213,11 +212,11 @@ pub(crate) fn write_messages(ring: &Ring<'_>, outbox: &mut Vec<u64>) {
 }
 
 fn set_lock(fd: RawFd, how: libc::c_int, kind: libc::c_int) -> io::Result<()> {
-    // SAFETY: all-zero is a valid lock: of all of the file.
+    // SAFETY: an all-zero `flock` is valid, and covers the whole file.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
-    // SAFETY: the lock is valid while it is read.
+    // SAFETY: the pointer is valid during the call.
     match unsafe { libc::fcntl(fd, how, &raw const lock) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,17 +1,17 @@
-//! A queue from the background thread of a process to its event loop, which an eventfd wakes.
+//! A queue from a background thread to its process's event loop, which an eventfd wakes.
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use super::eventfd::EventFd;
 
-/// The writer may wait for the other side; the event loop, which reads, never does.
+/// The writer may wait for the reader; the event loop, which reads, never waits.
 #[derive(Debug)]
 pub struct EventLoopQueue<T> {
     items: Arc<Mutex<Vec<T>>>,
     eventfd: EventFd,
 }
 
-/// Clones the handle of one queue.
+/// Clones refer to the same queue.
 impl<T> Clone for EventLoopQueue<T> {
     fn clone(&self) -> Self {
         EventLoopQueue { items: self.items.clone(), eventfd: self.eventfd.clone() }
@@ -19,22 +19,22 @@ impl<T> Clone for EventLoopQueue<T> {
 }
 
 impl<T> EventLoopQueue<T> {
-    /// An empty one, whose reader `eventfd` wakes.
+    /// Creates an empty queue, whose reader `eventfd` wakes.
     pub fn new(eventfd: EventFd) -> EventLoopQueue<T> {
         EventLoopQueue { items: Arc::default(), eventfd }
     }
 
-    /// Adds to it.
+    /// Adds values, and wakes the reader.
     pub fn push(&self, more: impl IntoIterator<Item = T>) {
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
         items.extend(more);
         drop(items);
-        // After the lock is free, and always: a reader that found it taken looks again then.
+        // After the lock is released, and always: a reader that found it held is woken to try
+        // again.
         self.eventfd.wake();
     }
 
-    /// Takes everything since the last call, without waiting. If there is more at the moment, the
-    /// event loop is woken again.
+    /// Takes all values, without waiting. If the lock is held, wakes the event loop again.
     pub fn take(&self) -> Vec<T> {
         match self.items.try_lock() {
             Ok(mut items) => core::mem::take(&mut *items),

@@ -1,4 +1,4 @@
-//! An eventfd, by which one thread or process wakes another.
+//! An eventfd, by which a thread or process wakes another.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -8,42 +8,42 @@ use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// An eventfd, which any number of threads and processes may signal.
+/// An eventfd, which any thread or process can signal.
 #[derive(Clone, Debug)]
 pub struct EventFd(Arc<File>);
 
 impl EventFd {
-    /// One of its own.
+    /// Creates an eventfd.
     ///
     /// # Errors
     ///
-    /// If the system has no descriptor left.
+    /// The system has no descriptors left.
     pub fn new() -> io::Result<EventFd> {
-        // SAFETY: a system call that takes no pointer.
+        // SAFETY: the system call takes no pointer.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
         Ok(EventFd(Arc::new(opened(fd)?)))
     }
 
-    /// Wakes the thread that waits for it.
+    /// Wakes the thread that waits.
     pub fn wake(&self) {
-        // It only fails if it was used 2^64 - 2 times since it was last noticed.
+        // Fails only after 2^64 - 2 signals without a read.
         let _ = (&*self.0).write(&1_u64.to_ne_bytes());
     }
 
-    /// Makes the next use be noticed: to be called before it is looked for what there is to do.
+    /// Resets the eventfd, so that the next signal wakes again. To be called before the work is
+    /// checked.
     pub fn clear(&self) {
-        // If it was not used since, there is nothing to read.
+        // Without a signal, there is nothing to read.
         let _ = (&*self.0).read(&mut [0; 8]);
     }
 
-    /// Returns the eventfd for a task of tokio's to wait for: it wakes once for all signals since
-    /// the last wait.
+    /// Registers the eventfd with tokio. It is readable once for all signals since the last wait.
     ///
     /// # Errors
     ///
-    /// If tokio does not take it.
+    /// tokio cannot register it.
     pub fn listen(&self) -> io::Result<AsyncFd<EventFd>> {
-        // SAFETY: the descriptor is open, and the same, as long as the clone has the file.
+        // SAFETY: the clone keeps the descriptor open and unchanged.
         unsafe { AsyncFd::register_with_interest(self.clone(), Interest::READABLE) }
             .map_err(Into::into)
     }
@@ -55,11 +55,11 @@ impl AsRawFd for EventFd {
     }
 }
 
-/// The file of a descriptor that a system call returned.
+/// Returns the file of a descriptor that a system call returned.
 pub(crate) fn opened(fd: RawFd) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just opened, and nothing else has it.
+    // SAFETY: the descriptor was just opened, so nothing else owns it.
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }

@@ -1,4 +1,4 @@
-//! A timer for less than tokio's own, which know whole milliseconds: a timerfd.
+//! A timer for times below tokio's resolution of a millisecond: a timerfd.
 
 use core::mem::MaybeUninit;
 use core::time::Duration;
@@ -16,34 +16,34 @@ use super::eventfd::opened;
 pub(crate) struct Timer(AsyncFd<File>);
 
 impl Timer {
-    /// To be called by a task of tokio's.
+    /// Creates a timer. To be called in a tokio task.
     ///
     /// # Errors
     ///
-    /// If the system has no descriptor left.
+    /// The system has no descriptors left.
     pub(crate) fn new() -> io::Result<Timer> {
-        // SAFETY: a system call that takes no pointer.
+        // SAFETY: the system call takes no pointer.
         let fd = unsafe {
             let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
             libc::timerfd_create(libc::CLOCK_MONOTONIC, flags)
         };
         let file = opened(fd)?;
-        // SAFETY: the descriptor is open, and the same, as long as this has the file.
+        // SAFETY: the `AsyncFd` owns the file, which keeps the descriptor open and unchanged.
         let file = unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) };
         Ok(Timer(file?))
     }
 
-    /// Waits for less than a second.
+    /// Waits for `time`, which must be less than a second.
     ///
     /// # Errors
     ///
-    /// If the system refuses that.
+    /// The system cannot set the timer.
     pub(crate) async fn sleep(&self, time: Duration) -> io::Result<()> {
         let mut setting = MaybeUninit::<libc::itimerspec>::zeroed();
-        // SAFETY: all-zero is a valid setting: of a timer that is not repeated.
+        // SAFETY: an all-zero setting is valid: a timer that does not repeat.
         let setting = unsafe { setting.assume_init_mut() };
         setting.it_value.tv_nsec = time.subsec_nanos().into();
-        // SAFETY: the setting is valid while it is read; the old one is not asked for.
+        // SAFETY: the pointer is valid during the call; the old setting is not requested.
         let is_set = unsafe {
             let fd = self.0.as_raw_fd();
             libc::timerfd_settime(fd, 0, &raw const *setting, core::ptr::null_mut())
