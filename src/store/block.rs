@@ -7,21 +7,21 @@ use super::registry::{OwnDirectives, STRATEGY, StoreKind, StoreSettings, lacking
 use super::settings::common::CommonDirectives;
 use crate::policy::options::{Directive, OptionError};
 
-/// Reads a store's directives, one by one, in any order.
+/// Reads the directives of a store, one by one, in any order.
 pub struct StoreBlock<R> {
     read_file: R,
     strategy: Option<StoreKind>,
     common: CommonDirectives,
     own: OwnDirectives,
-    /// Directives that were given and that not all kinds have.
+    /// The given directives that not all kinds have.
     given: Vec<&'static str>,
     /// Whether the last directive was a password.
     after_password: bool,
 }
 
 impl StoreSettings {
-    /// Nothing was said yet. `read_file` gives the content of the `password_file`, whose path it
-    /// is given as written.
+    /// Creates a block without directives. `read_file` returns the content of the `password_file`,
+    /// whose path it gets as written.
     pub fn builder<R>(read_file: R) -> StoreBlock<R>
     where
         R: Fn(&Path) -> io::Result<Vec<u8>>,
@@ -45,11 +45,11 @@ where
     ///
     /// # Errors
     ///
-    /// If there is no such directive, it was given before, its words are not accepted, or it
-    /// contradicts another. No message holds a user's name or password.
+    /// The directive is unknown, a duplicate, contradicts another one, or has invalid words. No
+    /// message contains a user's name or password.
     pub fn set(&mut self, name: &[u8], words: &[&[u8]]) -> Result<(), OptionError> {
         let directive = Directive::new(name, words);
-        // All that are one end so.
+        // The names of all directives with a password end like this.
         let is_password = name.ends_with(b"password");
         let after_password = core::mem::replace(&mut self.after_password, is_password);
         if name == b"strategy" {
@@ -86,11 +86,11 @@ where
         self.common.check()
     }
 
-    /// All directives were read.
+    /// Completes the block, after all directives were read.
     ///
     /// # Errors
     ///
-    /// If something is missing.
+    /// A required directive is missing.
     pub fn finish(self) -> Result<StoreSettings, OptionError> {
         let kind = self.strategy.ok_or_else(|| {
             let all = StoreKind::ALL.iter();
@@ -103,7 +103,7 @@ where
         Ok(StoreSettings { common, own })
     }
 
-    /// Whether the strategy, once it is known, has the options that were given.
+    /// Checks that the strategy, once it is known, has the given directives.
     fn check_strategy(&self) -> Result<(), OptionError> {
         let Some(strategy) = self.strategy else {
             return Ok(());
@@ -123,19 +123,19 @@ where
     }
 }
 
-/// The name of a directive that not all kinds have.
+/// Returns the name of a directive that not all kinds have; `None` for others.
 fn own_name(name: &[u8]) -> Option<&'static str> {
     let mut names = StoreKind::ALL.iter().flat_map(|kind| kind.directives());
     names.find(|own| own.as_bytes() == name).copied()
 }
 
-/// The kinds that have a directive of this name.
+/// Returns the kinds with a directive of this name.
 fn owners(name: &'static str) -> impl Iterator<Item = StoreKind> {
     let all = StoreKind::ALL.iter().copied();
     all.filter(move |kind| kind.directives().contains(&name))
 }
 
-/// Directives of other programs, and the one here that says the same.
+/// Directives of other programs, and the equivalent here.
 const MEANT_DIRECTIVES: [(&str, &str); 8] = [
     ("host", "server"),
     ("port", "server"),
@@ -147,8 +147,8 @@ const MEANT_DIRECTIVES: [(&str, &str); 8] = [
     ("server_name", "tls_name"),
 ];
 
-/// Returns the strategy that was probably meant by the one word of `strategy`: another name of the same datastore, or
-/// one in capitals.
+/// Returns the strategy that the word of `strategy` probably means: another name of the datastore,
+/// or one in capitals.
 fn meant_strategy(words: &[&[u8]]) -> Option<&'static str> {
     let [word] = words else { return None };
     let word = word.to_ascii_lowercase();
@@ -162,7 +162,7 @@ fn meant_strategy(words: &[&[u8]]) -> Option<&'static str> {
     all.find(|known| known.as_bytes() == name)
 }
 
-/// Returns the names of all directives of a strategy, once that is known.
+/// Returns the names of all directives of a strategy, or of all strategies.
 pub(super) fn directives(strategy: Option<StoreKind>) -> Vec<&'static str> {
     let kinds = StoreKind::ALL.iter();
     let kinds = kinds.filter(|kind| strategy.is_none_or(|it| it == **kind));

@@ -1,8 +1,8 @@
-//! A store's clock, in a word of shared memory: what time it is there, while it is not asked.
+//! A store's clock, as a word of shared memory, for the time between exchanges.
 //!
-//! The word is how far that is from the machine's monotonic clock, which nobody sets. The broker learns it from
-//! each answer, which took a while to come: so by the word it is a little earlier than it is, never later. Of the answers
-//! of some seconds, the fastest says most.
+//! The word is the difference to the machine's monotonic clock, which is never set. The broker
+//! computes it from each answer. An answer takes some time to arrive, so the computed time is
+//! slightly early, never late. Of the answers of some seconds, the fastest is the most precise.
 
 use core::time::Duration;
 
@@ -14,28 +14,28 @@ use crate::table::words::atomic::Ordering::Relaxed;
 /// The clock of a decider's store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreClock<'m> {
-    /// Difference to the monotonic clock, in milliseconds; 0: not known.
+    /// Difference to the monotonic clock in milliseconds; 0 if unknown.
     offset: &'m AtomicU64,
 }
 
 impl<'m> StoreClock<'m> {
-    /// The clock in this word, which was zero when the first process called this.
+    /// Returns the clock in this word, which must be zero at first.
     pub fn over(offset: &'m AtomicU64) -> StoreClock<'m> {
         StoreClock { offset }
     }
 
-    /// Returns the store's time at `now`; `None` before the store has told its time.
+    /// Returns the store's time at `now`; `None` while it is unknown.
     pub fn at(self, now: MonotonicMillis) -> Option<UnixMillis> {
-        // Relaxed, as all of this: nothing else is read because of what it says.
+        // Relaxed, as in all methods: the word orders no other memory.
         match self.offset.load(Relaxed) {
             0 => None,
             offset => Some(UnixMillis(now.0.wrapping_add(offset))),
         }
     }
 
-    /// Notes what was learned.
+    /// Sets the difference.
     pub fn set(self, offset: u64) {
-        // Many look at it at all times.
+        // Only written if it changes, since all workers read it all the time.
         if self.offset.load(Relaxed) != offset {
             self.offset.store(offset, Relaxed);
         }
@@ -45,20 +45,21 @@ impl<'m> StoreClock<'m> {
 /// The broker's estimate of a store's clock.
 #[derive(Debug, Default)]
 pub(crate) struct LearnedClock {
-    /// The largest offset since `since`, and of the time before that.
+    /// The largest difference since `since`, and in the period before that.
     largest: Option<u64>,
     before: Option<u64>,
     since: Duration,
 }
 
 impl LearnedClock {
-    /// For how long an answer is remembered, at least: clocks run at different speeds.
+    /// Shortest time for which an answer is used. Clocks run at slightly different speeds.
     const MEMORY: Duration = Duration::from_secs(5);
-    /// Difference between two answers, in milliseconds, above which a clock was set, or the store
-    /// is another one.
+    /// Difference between two answers, in milliseconds, which shows that a clock was set, or that
+    /// another store answers.
     const STEP: u64 = 500;
 
-    /// Learns that it was `store` there just before it is `now` here. Returns the offset.
+    /// Updates the estimate: the store's time was `store` just before `now`. Returns the
+    /// difference.
     pub(crate) fn learn(&mut self, store: UnixMillis, now: Duration) -> u64 {
         let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let offset = store.0.saturating_sub(millis);
@@ -93,13 +94,13 @@ mod tests {
         let mut learn = |at: u64, store: u64| {
             learned.learn(UnixMillis(1_000_000 + store), Duration::from_millis(at))
         };
-        // (here, there, the offset)
+        // (time, the store's time, the difference)
         for (at, store, offset) in [
             (100, 100, 0),
             (200, 195, 0),
             (300, 302, 2),
             (6000, 5990, 2),
-            // The fast one is forgotten.
+            // The fast answer is not used any more.
             (11_100, 11_090, 0),
             (11_200, 11_195, 0),
             (17_000, 16_990, 0),
@@ -110,7 +111,7 @@ mod tests {
                 assert_eq!(learned, 1_000_000 + offset, "{at}");
             }
         }
-        // A clock that was set.
+        // A clock was set.
         assert_eq!(learn(17_100, 27_000), 1_009_900);
         assert_eq!(learn(17_200, 17_190), 999_990);
     }

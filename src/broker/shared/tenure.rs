@@ -1,22 +1,23 @@
-//! The broker's tenure: which worker asks the stores for all of them, in a word of shared memory. And the words that
-//! the broker writes, which only the one of the present tenure can change.
+//! The broker's tenure: which worker asks the stores for all workers, as a word of shared memory.
+//! Also the words that only the broker of the current term can change.
 //!
-//! The process that serves may be stopped at any instruction, and go on when another has long taken over. So each word
-//! that the broker changes has the number of its tenure beside the value, and whoever takes over puts its own there before it
-//! relies on any ([`FencedWord`]). What has no such word, the broker writes where only its own process does: each
-//! has rings of its own for answers.
+//! The broker's process may be stopped at any instruction, and continue after another one has taken
+//! over. So each word that the broker changes contains its term next to the value, and a process
+//! that takes over sets its own term in all words before it relies on any ([`FencedWord`]). Other
+//! memory is written only by the broker of one process: each process has its own rings for answers.
 //!
-//! The broker shows by beats that it serves. Whoever waits replaces it when it has seen none in some looks, or at once
-//! when it gets the lock that the broker had: the kernel passes that on when a process ends.
+//! The broker beats to show that it is alive. A waiting process replaces it after some looks
+//! without a beat, or at once when it gets the broker's lock, which the kernel releases when a
+//! process ends.
 
 use crate::table::words::atomic::AtomicU64;
 use crate::table::words::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, SeqCst};
 
-/// Another worker serves in place of this one.
+/// The error that another worker has taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replaced;
 
-/// The number of a tenure. It begins again after 65,535.
+/// The number of a tenure. It wraps around after 65,535.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Term(u16);
 
@@ -33,29 +34,29 @@ impl Term {
     }
 }
 
-/// A word of the broker's: 16 bits of the term of who may change it, and 48 of the value.
+/// A word of the broker: 16 bits of the term that may change it, and a value of 48 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct FencedWord<'m>(&'m AtomicU64);
 
 impl<'m> FencedWord<'m> {
-    /// The largest value, and the bits of any.
+    /// The largest value, which has all bits of a value.
     pub const MAX: u64 = u64::MAX >> Term::BITS;
 
-    /// The word, which was zero when the first process called this.
+    /// Returns the word, which must be zero at first.
     pub fn over(word: &'m AtomicU64) -> FencedWord<'m> {
         FencedWord(word)
     }
 
-    /// Returns the value, whoever wrote it.
+    /// Returns the value, of any term.
     pub fn get(self, order: Ordering) -> u64 {
         self.0.load(order) & Self::MAX
     }
 
-    /// Makes this the word of a term: the broker of one before changes it no more.
+    /// Sets the word's term, so that the broker of an earlier term cannot change it any more.
     ///
     /// # Errors
     ///
-    /// [`Replaced`], if it is the word of a later one.
+    /// [`Replaced`] if the word has a later term.
     pub fn take(self, term: Term) -> Result<(), Replaced> {
         let mut old = self.0.load(Acquire);
         while !term_of(old).is_after(term) {
@@ -68,7 +69,7 @@ impl<'m> FencedWord<'m> {
         Err(Replaced)
     }
 
-    /// Returns the value as the broker of a term, which may [replace](Self::replace) it.
+    /// Returns the value for the broker of a term, which may then [replace](Self::replace) it.
     ///
     /// # Errors
     ///
@@ -78,8 +79,8 @@ impl<'m> FencedWord<'m> {
         (term_of(word) == term).then_some(word & Self::MAX).ok_or(Replaced)
     }
 
-    /// Replaces a value that was [read](Self::own) as the broker of a term, of which there is one. The bits of the new
-    /// one beyond 48 are lost.
+    /// Replaces a value that the broker of a term has [read](Self::own). Only the lower 48 bits of
+    /// `new` are kept.
     ///
     /// # Errors
     ///
@@ -130,43 +131,45 @@ pub struct TenureLooks {
 }
 
 impl<'m> Tenure<'m> {
-    /// In how many looks no beat was seen of a broker that is to be replaced.
+    /// Number of looks without a beat after which a broker is replaced.
     pub const LOOKS: u32 = 9;
 
-    /// The tenure in this word, which was zero when the first process called this: nobody serves.
+    /// Returns the tenure in this word, which must be zero at first: no process serves.
     pub fn over(word: &'m AtomicU64) -> Tenure<'m> {
         Tenure(word)
     }
 
-    /// Looks as a process that waits, and has the lock or not. Returns the new term if it is this
-    /// process's turn, and whether it replaces one that has not ended.
+    /// Looks at the tenure as a waiting process. Returns the new term if it is this process's turn,
+    /// and whether it replaces a broker that has not ended.
     ///
-    /// Looks are to be a few beats apart. A process that was itself stopped between two does not take that for long.
+    /// Looks must be a few beats apart. If this process itself was stopped between two looks, that
+    /// does not count as a missing beat.
     pub fn look(self, looks: &mut TenureLooks, has_lock: bool) -> Option<(Term, bool)> {
         let old = self.0.load(Acquire);
         if old != looks.seen {
             *looks = TenureLooks { seen: old, times: 0 };
         }
         looks.times = looks.times.saturating_add(1);
-        // Who had the lock has ended, or nobody has served yet.
+        // The lock's holder has ended, or no process has served yet.
         let has_ended = has_lock && (old & LOCKED != 0 || old == 0);
         if !has_ended && looks.times <= Self::LOOKS {
             return None;
         }
         let term = Term(term_of(old).0.wrapping_add(1));
         let new = word(term, if has_lock { LOCKED } else { 0 });
-        // SeqCst: who writes to a ring from here on looks at what the new broker asks for. See `Doorbell`.
+        // SeqCst: a process that writes to a ring from here on reads the new broker's doorbell. See
+        // `Doorbell`.
         let taken = self.0.compare_exchange(old, new, SeqCst, Relaxed);
         taken.ok().map(|_| (term, !has_ended && old != 0))
     }
 
-    /// Whether a broker that serves has not the lock, though it is beating.
+    /// Returns whether a broker serves and beats without the lock.
     pub fn is_unlocked(self) -> bool {
         let word = self.0.load(Acquire);
         word != 0 && word & LOCKED == 0
     }
 
-    /// Shows that the broker of a term serves, and whether it has the lock.
+    /// Beats, and records whether the broker has the lock.
     ///
     /// # Errors
     ///
@@ -182,13 +185,13 @@ impl<'m> Tenure<'m> {
         beaten.map_or(Err(Replaced), |_| Ok(()))
     }
 
-    /// Ends a term: whoever has the lock may take over at once.
+    /// Ends a term. A process with the lock can take over at once.
     pub fn end(self, term: Term) {
-        // If it fails, another serves.
+        // If this fails, another process serves.
         let _ = self.beat(term, true);
     }
 
-    /// Whether the broker of a term was not replaced.
+    /// Returns whether the broker of a term was not replaced.
     pub fn is_of(self, term: Term) -> bool {
         term_of(self.0.load(Acquire)) == term
     }

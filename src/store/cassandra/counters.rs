@@ -1,4 +1,4 @@
-//! Counters: a row for each writer, and the sums of them.
+//! Counters: one row for each writer; a total is their sum.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,10 +17,10 @@ use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::{BatchId, Count, Diff, Epoch, MAX_TOTAL, NodeId};
 
-/// Greatest number of rows that one statement writes, or of keys that it reads.
+/// Most rows that a statement writes, or keys that it reads.
 const MOST: usize = 250;
 
-/// Returns the name of a writer: a node, during an occupancy.
+/// Returns the name of a writer: a node in an occupancy.
 fn writer(node: NodeId, occupancy: u64) -> [u8; 24] {
     let mut writer = [0; 24];
     if let Some((of_node, of_occupancy)) = writer.split_first_chunk_mut() {
@@ -30,23 +30,22 @@ fn writer(node: NodeId, occupancy: u64) -> [u8; 24] {
     writer
 }
 
-/// Returns the timestamp of a batch's row in a window, in microseconds since the window began, one
-/// for each batch. Of two rows, the one of the later batch stays, whatever any clock says. Rows
-/// that expire at about the same time have similar timestamps, by which Cassandra lays them
-/// together.
+/// Returns the timestamp of a batch's row in a window: microseconds since the window began,
+/// different for each batch. Of two rows, the later batch's wins, whatever clocks say. Rows with
+/// similar times of expiry have similar timestamps, so that Cassandra stores them together.
 fn moment(partition: Partition, batch: BatchId) -> i64 {
     let Partition { size, window, .. } = partition;
     let began = size.millis().saturating_mul(window).saturating_mul(1000);
     began.saturating_add(batch.number()).cast_signed()
 }
 
-/// A row that is set.
+/// A row to write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowToSet<'a> {
     pub(super) key: &'a [u8],
     pub(super) size: WindowSize,
     pub(super) window: u64,
-    /// Occupancy of the writer's row of the counter.
+    /// Occupancy of the writer's row.
     pub(super) occupancy: u64,
     pub(super) thousandths: i64,
     pub(super) expires_in: Duration,
@@ -65,7 +64,7 @@ impl<'a> From<&'a Diff> for RowToSet<'a> {
     }
 }
 
-/// Sets the rows of a node's batch.
+/// Writes the rows of a node's batch.
 pub(super) async fn set(
     connected: &Connected,
     epoch: Epoch,
@@ -84,7 +83,7 @@ pub(super) async fn set(
     try_join_all(chunks).await.map(drop)
 }
 
-/// Sets rows of one partition.
+/// Writes rows of one partition.
 async fn set_at_once(
     connected: &Connected,
     epoch: Epoch,
@@ -119,7 +118,7 @@ async fn set_at_once(
     Ok(())
 }
 
-/// The totals of counters: of those that there are.
+/// Returns the totals of those counters that exist.
 pub(super) async fn sums<'a>(
     connected: &Connected,
     epoch: Epoch,
@@ -158,7 +157,7 @@ async fn sums_in<'a>(
     Ok(totals)
 }
 
-/// A page of the counters in a partition, in the order of their names, and the last name if there may be more.
+/// Returns a page of the counters in a partition, by name, and the last name if more may follow.
 pub(super) async fn page(
     connected: &Connected,
     epoch: Epoch,
@@ -187,7 +186,7 @@ pub(super) async fn page(
     Ok((counts, last))
 }
 
-/// The total of one counter, zero if there is none.
+/// Returns the total of a counter; zero if it does not exist.
 pub(super) async fn total(
     connected: &Connected,
     epoch: Epoch,
@@ -203,8 +202,7 @@ pub(super) async fn total(
     Ok(sum.map_or(Hits::ZERO, |sum| Hits::from_thousandths(thousandths(&sum))))
 }
 
-/// For how long a row is kept: whole seconds, at least one, and at most 20 years, which is the most that
-/// Cassandra accepts.
+/// Converts a row's life to whole seconds, from 1 to 20 years, the maximum of Cassandra.
 pub(super) fn seconds(life: Duration) -> i32 {
     const MOST: i32 = 20 * 365 * 24 * 60 * 60;
     let whole = life.saturating_add(Duration::from_nanos(999_999_999)).as_secs();
@@ -218,7 +216,7 @@ fn thousandths(sum: &CqlVarintBorrowed<'_>) -> i64 {
         Some(0x80..) => -1,
         _ => 0,
     };
-    // Of 2^63 rows, the sum is less than 2^127.
+    // The sum of 2^63 rows is less than 2^127.
     let sum = bytes.iter().fold(sign, |sum: i128, byte| sum << 8 | i128::from(*byte));
     const MOST: i128 = MAX_TOTAL as i128;
     const LEAST: i128 = -MOST;

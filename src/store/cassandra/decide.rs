@@ -1,14 +1,16 @@
-//! Decisions: a decider charges what it would admit, then reads what all have charged, and takes back what is
-//! too much.
+//! Decisions: a decider charges the hits that it would admit, reads all charges, and takes back
+//! those that exceed a limit.
 //!
-//! 1. It reads what there is. What is refused by that is charged nothing.
-//! 2. It writes its own counts with what is admitted, which most replicas have then.
-//! 3. It reads the counts of all again, and decides once more. Of two that race for the last hit, the one that
-//!    wrote later reads what the other wrote: so never more is admitted than a limit has. Both may be refused.
-//! 4. What is refused now is taken back. The answer says so: it may be asked again.
+//! 1. It reads the counts. Questions that these refuse are charged nothing.
+//! 2. It writes its own counts including the hits that it would admit, to most replicas.
+//! 3. It reads all counts again, and decides once more. Of two deciders that race for the last hit,
+//!    the one that wrote later reads the other's write, so a limit is never exceeded. Both may be
+//!    refused.
+//! 4. It takes back the charges of refused questions. Their answers say that they have raced, and
+//!    may be asked again.
 //!
-//! Windows are those of the clock of the node that was asked at first. If an exchange fails, the next one begins with
-//! taking back what it had charged; what is charged by a decider that ends before stays.
+//! Windows are those of the clock of the node that was read first. If an exchange fails, the next
+//! one first takes back its charges. If the decider ends before, the charges stay.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -35,19 +37,18 @@ use crate::store::contract::strategy::{BatchId, Epoch, NodeId};
 use crate::store::decide::asked::{AskedPlace, AskedPlaces};
 use crate::store::decide::stored::StoredCount;
 
-/// For how many seconds others are told of a charger: longer than of what it changed.
+/// Time in seconds for which other nodes learn of a charger; longer than for its changes.
 const CHARGER_LIFE: i32 = 7200;
 
-/// The sums of all writers in the present window of each place, and in the one before, in
-/// thousandths.
+/// The sums of all writers in the current and the previous window of each place, in thousandths.
 type Totals = Vec<[i64; 2]>;
 
-/// A place that is charged.
+/// A place with a charge.
 struct Charged {
-    /// The index of the place.
+    /// Index of the place.
     place: usize,
     partition: Partition,
-    /// Count of its charger before, in thousandths, and with the hits that would be admitted.
+    /// The charger's count before, and with the admitted hits, in thousandths.
     counts: [i64; 2],
 }
 
@@ -118,7 +119,7 @@ async fn decide(
     let mut counts = before;
     for (charged, total) in charged.iter().zip(totals) {
         let [before, with_charge] = charged.counts;
-        // What others have counted, and this decider before.
+        // The counts of other deciders, and of this one before.
         let present = total.saturating_sub(with_charge).saturating_add(before);
         let previous = counted.get(charged.place).map_or(0, |[_, previous]| *previous);
         if let Some(count) = counts.get_mut(charged.place) {
@@ -140,7 +141,7 @@ async fn decide(
         let Some((_, charger)) = writers.of_shards.get_mut(&place.shard) else {
             continue;
         };
-        // What saturates stays as it is.
+        // A saturated count stays.
         if back < 0 {
             let (_, life) = place.window(now);
             let count = charger.charge(partition, place.key, back, life);
@@ -156,7 +157,7 @@ async fn decide(
     Ok(Decided { now, answers })
 }
 
-/// Takes back what an exchange charged that has failed.
+/// Takes back the charges of a failed exchange.
 async fn take_back(connected: &Connected, mut writers: Writers<'_>) -> Result<(), CqlFault> {
     let mut written = Vec::new();
     for (epoch, charger) in writers.of_shards.values_mut() {
@@ -188,8 +189,8 @@ fn stored([current, previous]: &[i64; 2]) -> StoredCount {
     StoredCount::windows(*current, *previous)
 }
 
-/// The epochs of the shards, the counts of the places, and the clock: at once, if the epochs are those of the
-/// last time, and the windows too.
+/// Reads the shards' epochs, the counts of the places, and the clock: concurrently if the epochs
+/// and windows are those of the last decision.
 async fn read(
     connected: &Connected,
     chargers: &mut Chargers,
@@ -230,7 +231,7 @@ async fn read(
     Ok((epochs, counted, now))
 }
 
-/// The epochs of the shards, which all have one then, and the clock.
+/// Returns the shards' epochs, which are opened if needed, and the clock.
 async fn present(
     connected: &Connected,
     asked: &AskedPlaces<'_>,
@@ -256,9 +257,9 @@ async fn present(
     Ok((epochs, clock))
 }
 
-/// Whether most replicas would answer, and take a charge; and the clock.
+/// Returns the clock, and checks that most replicas answer and accept a write.
 async fn clock(connected: &Connected) -> Result<UnixMillis, CqlFault> {
-    // Whatever is there.
+    // Reads a row that need not exist.
     let is_there = connected.select(Cql::Epoch, ("", 0_i32));
     // No position has this name.
     let is_written = connected.execute(Cql::NotePosition, ([0_u8; 16], Vec::<u8>::new()));
@@ -269,7 +270,7 @@ async fn clock(connected: &Connected) -> Result<UnixMillis, CqlFault> {
     now.map(UnixMillis).ok_or(CqlFault::Misunderstood("no clock"))
 }
 
-/// Reads the counts of all writers in the windows of a moment.
+/// Reads the counts of all writers in the windows at `now`.
 async fn read_counts(
     connected: &Connected,
     asked: &AskedPlaces<'_>,
@@ -301,7 +302,7 @@ async fn read_counts(
     Ok(counted.collect())
 }
 
-/// Sets the rows of what is charged to its new count, and notes that it changed.
+/// Writes the rows of charged places, and records that they changed.
 async fn write(
     connected: &Connected,
     asked: &AskedPlaces<'_>,
@@ -334,7 +335,8 @@ async fn write(
     try_join_all(written).await.map(drop)
 }
 
-/// Sets rows of a writer, and notes that they changed, as a batch of the node that others are told of.
+/// Writes rows of a writer, and records that they changed, as a batch of the node id for other
+/// nodes.
 async fn set<'a>(
     connected: &Connected,
     epoch: Epoch,
@@ -347,7 +349,7 @@ async fn set<'a>(
     try_join(set, noted).await.map(drop)
 }
 
-/// Notes how far the chargers are.
+/// Records the chargers' last batches.
 async fn note(connected: &Connected, writers: &Writers<'_>) -> Result<(), CqlFault> {
     let noted = writers.of_shards.values().map(|(epoch, charger)| {
         let progress =
@@ -357,7 +359,7 @@ async fn note(connected: &Connected, writers: &Writers<'_>) -> Result<(), CqlFau
     try_join_all(noted).await.map(drop)
 }
 
-/// Reads the counts of all writers again for the charged places, each with its index.
+/// Reads the charged places' counts of all writers again, with the places' indexes.
 async fn read_again(
     connected: &Connected,
     asked: &AskedPlaces<'_>,

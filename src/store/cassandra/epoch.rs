@@ -1,4 +1,4 @@
-//! The epoch of a shard: all that nodes decide together.
+//! The epoch of a shard, which all nodes agree on.
 
 use core::num::NonZeroU64;
 
@@ -8,7 +8,7 @@ use super::session::{Connected, rows};
 use crate::policy::window::UnixMillis;
 use crate::store::contract::strategy::{Epoch, Shard};
 
-/// The epoch of a shard, and the store's clock.
+/// Returns the epoch of a shard, and the store's clock.
 pub(super) async fn present(
     connected: &Connected,
     shard: &Shard,
@@ -20,14 +20,14 @@ pub(super) async fn present(
         return Ok(None);
     };
     let now = u64::try_from(now).map_err(|_| CqlFault::Misunderstood("a clock before 1970"))?;
-    // Zero is none: somebody else wrote it.
+    // A zero was written by somebody else.
     let epoch = epoch.and_then(|word| NonZeroU64::new(word.cast_unsigned()));
     Ok(epoch.map(|epoch| (Epoch(epoch), UnixMillis(now))))
 }
 
 /// Opens an epoch, as
-/// [`Strategy::open_epoch`](crate::store::contract::strategy::Strategy::open_epoch): of several
-/// proposals at the same time, one wins.
+/// [`Strategy::open_epoch`](crate::store::contract::strategy::Strategy::open_epoch) requires: of
+/// several concurrent proposals, one wins.
 pub(super) async fn open(
     connected: &Connected,
     shard: &Shard,
@@ -49,7 +49,7 @@ pub(super) async fn open(
         }
         Some((present, _)) => return Ok(present),
     };
-    // What was in the way stands beside whether it was applied.
+    // If the statement was not applied, the answer contains the present row.
     if answer.column_specs().get_by_name("epoch").is_none() {
         let is_applied = rows::<(bool,)>(&answer, which)?.next().transpose()?;
         if let Some((true,)) = is_applied {
@@ -59,7 +59,7 @@ pub(super) async fn open(
     if let Some((epoch, _)) = present(connected, shard).await? {
         return Ok(epoch);
     }
-    // What is in the way is none.
+    // The present value is not a valid epoch.
     let values = (new, namespace, number, 0_i64);
     connected.select(Cql::ReplaceEpoch, values).await?;
     match present(connected, shard).await? {
@@ -68,7 +68,8 @@ pub(super) async fn open(
     }
 }
 
-/// Another epoch to propose: no two shards have the same, since counters are of epochs.
+/// Returns another epoch to propose. No two shards may have the same, since counters belong to
+/// epochs.
 pub(super) fn after(Epoch(number): Epoch) -> Epoch {
     Epoch(number.checked_add(1).unwrap_or(NonZeroU64::MIN))
 }

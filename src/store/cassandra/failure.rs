@@ -1,4 +1,4 @@
-//! Meanings of the errors of the driver, and of those that nodes answer.
+//! Translates errors of the driver and of Cassandra's nodes.
 
 use scylla::errors::{
     ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, ExecutionError,
@@ -10,15 +10,15 @@ use crate::store::contract::error::{Failure, Refusal};
 use crate::store::contract::failure::chain;
 use crate::store::contract::options::{Credentials, Secret};
 
-/// The reason why an exchange ended without its answer.
+/// The reason why an exchange has no valid answer.
 #[derive(Debug)]
 pub(super) enum CqlFault {
     Error(Box<ExecutionError>),
-    /// A statement was not prepared.
+    /// A statement could not be prepared.
     Unprepared(Box<PrepareError>),
-    /// After a batch was sent, which may have been applied.
+    /// An error after a batch was sent, which may have been applied.
     AfterPush(Box<CqlFault>),
-    /// The answer was not what this statement says.
+    /// The answer does not fit the statement.
     Misunderstood(&'static str),
 }
 
@@ -27,13 +27,13 @@ impl CqlFault {
         CqlFault::AfterPush(Box::new(self))
     }
 
-    /// Returns the failure. It has the words of nodes, but for a user's name or a password.
+    /// Returns the failure, with the nodes' words, but without a user's name or password.
     pub(super) fn failure(&self, credentials: &Credentials) -> Failure {
         match self {
             CqlFault::Error(error) => of_execution(error, credentials),
             CqlFault::Unprepared(error) => of_prepare(error, credentials),
             CqlFault::AfterPush(fault) => match fault.failure(credentials) {
-                // The session is none the worse for it.
+                // The session is still good.
                 Failure::Refused(refusal) => Failure::Unconfirmed(refusal.to_string().into()),
                 failure => failure.after_sending(),
             },
@@ -54,17 +54,17 @@ impl From<PrepareError> for CqlFault {
     }
 }
 
-/// Whether the session is none the worse for it: its nodes answered in good order.
+/// Returns whether the session is still good after a failure: its nodes answered properly.
 pub(super) fn leaves_session(failure: &Failure) -> bool {
     matches!(failure, Failure::Refused(_) | Failure::Unconfirmed(_))
 }
 
-/// Whether there was too much to do in the time for an exchange, of this side or of the replicas.
+/// Returns whether the exchange ran out of time, on this side or in the replicas.
 pub(super) fn is_late(failure: &Failure) -> bool {
     matches!(failure, Failure::TimedOut(_) | Failure::Unconfirmed(_))
 }
 
-/// Whether the nodes that were asked may not know a table yet: they find the statement wrong, or fail with it.
+/// Returns whether the nodes may not know a table yet: they then reject the statement.
 pub(super) fn is_unknown(error: &PrepareError) -> bool {
     let PrepareError::AllAttemptsFailed { first_attempt } = error else {
         return false;
@@ -75,7 +75,7 @@ pub(super) fn is_unknown(error: &PrepareError) -> bool {
     )
 }
 
-/// Returns the failure of an exchange that ended with this error.
+/// Returns the failure of an exchange.
 pub(super) fn of_execution(error: &ExecutionError, credentials: &Credentials) -> Failure {
     match error {
         ExecutionError::LastAttemptError(attempt) => of_attempt(attempt, credentials),
@@ -96,7 +96,7 @@ fn of_prepare(error: &PrepareError, credentials: &Credentials) -> Failure {
     }
 }
 
-/// Returns the reason why there is no session.
+/// Returns the failure to create a session.
 pub(super) fn of_session(error: &NewSessionError, credentials: &Credentials) -> Failure {
     match error {
         NewSessionError::MetadataError(MetadataError::ConnectionPoolError(error)) => {
@@ -147,12 +147,12 @@ fn of_answer(error: &DbError, words: &str, credentials: &Credentials) -> Failure
     let said = said(error, words, credentials);
     match error {
         DbError::AuthenticationError | DbError::Unauthorized => Failure::Denied(said),
-        // Before anything was begun.
+        // Nothing was begun.
         DbError::Unavailable { .. }
         | DbError::Overloaded
         | DbError::IsBootstrapping
         | DbError::RateLimitReached { .. } => Failure::Refused(Refusal::Other(said)),
-        // Some replicas may have done it.
+        // Some replicas may have executed it.
         DbError::ReadTimeout { .. }
         | DbError::WriteTimeout { .. }
         | DbError::ReadFailure { .. }
@@ -162,14 +162,14 @@ fn of_answer(error: &DbError, words: &str, credentials: &Credentials) -> Failure
     }
 }
 
-/// The words of an answer, with no name for the user.
+/// Returns the words of an answer, without the user's name.
 fn said(error: &DbError, words: &str, credentials: &Credentials) -> Box<str> {
     let told = credentials.taken_out_of(words, |name| format!(" {name}"), "");
     let told = told.filter(|words| !words.is_empty());
     told.unwrap_or_else(|| error.to_string()).into()
 }
 
-/// The user and the password that a session logs in with.
+/// Returns the user's name and password of a session's login; `None` without them.
 pub(super) fn login(credentials: &Credentials) -> Option<(String, String)> {
     let Credentials { username, password } = credentials;
     (username.is_some() || password.is_some()).then(|| {

@@ -1,5 +1,4 @@
-//! The log of changes for other nodes: the names of the counters of each batch, without their
-//! counts.
+//! The log of changes for other nodes: the names of each batch's counters, without their counts.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +7,9 @@ use crate::policy::window::WindowSize;
 /// A counter of a batch, by its window and its key.
 pub(super) type Changed<'a> = (WindowSize, u64, &'a [u8]);
 
-/// The counters of a batch, each once, as they are kept, and how many they are. All that can be read of
-/// a repeat which lacks some that were evicted meanwhile is its own row, since it has another number.
+/// Encodes the counters of a batch, each once. Returns the bytes, and the number of counters. A
+/// repetition of a batch may lack counters that were evicted meanwhile, but it has its own row
+/// under another number.
 pub(super) fn to_bytes<'a>(changed: impl IntoIterator<Item = Changed<'a>>) -> (Vec<u8>, i32) {
     let mut windows: BTreeMap<(WindowSize, u64), Vec<&[u8]>> = BTreeMap::new();
     for (size, window, key) in changed {
@@ -31,7 +31,7 @@ pub(super) fn to_bytes<'a>(changed: impl IntoIterator<Item = Changed<'a>>) -> (V
     (bytes, i32::try_from(counters).unwrap_or(i32::MAX))
 }
 
-/// The counters that [`to_bytes`] was given; `None` if these bytes are none of its.
+/// Decodes the bytes of [`to_bytes`]; `None` for other bytes.
 pub(super) fn from_bytes(mut bytes: &[u8]) -> Option<Vec<Changed<'_>>> {
     let mut counters = Vec::new();
     while !bytes.is_empty() {

@@ -1,12 +1,12 @@
 //! Apache Cassandra: absolute counts in rows that expire, and a log of changes for each node.
 //!
-//! Five tables, which `schema.cql` describes. Nothing is added and nothing deleted: a node sets rows of
-//! its own to what it counted, whoever reads sums them up, and they expire. So a statement may be
-//! executed again, or late, and changes nothing. All rows are of an epoch: where that is lost, or
-//! replaced, what is left is not read any more.
+//! Five tables, which `schema.cql` describes. Nothing is incremented or deleted: a node writes rows
+//! of its own with its counts, readers sum them up, and rows expire. So a statement can be executed
+//! again, or late, without harm. All rows belong to an epoch. If that is lost or replaced, the
+//! remaining rows are not read any more.
 //!
-//! Who decides what became of a batch is the node itself, before it writes anything: no other writes to
-//! its rows. Only the epoch is given by all, with a lightweight transaction.
+//! A node itself finds out whether a batch was applied, before it writes anything, since no other
+//! node writes its rows. Only the epoch is agreed on by all nodes, with a lightweight transaction.
 
 mod charges;
 mod counters;
@@ -38,22 +38,22 @@ use crate::policy::window::{UnixMillis, WindowSize};
 use charges::certainty::FullCounters;
 use charges::charger::Chargers;
 
-/// A Cassandra, of one node or many.
+/// A client of Cassandra, with one node or several.
 #[derive(Debug)]
 pub struct Cassandra {
     link: RingLink,
     recent: Recent,
-    /// Charges of its decisions.
+    /// The chargers of its decisions.
     charged: Chargers,
-    /// RejectionCache of its decisions.
+    /// The counters that refuse its decisions.
     full: FullCounters,
-    /// Number of living nodes.
+    /// Number of living nodes, from the last answer.
     nodes: Option<u64>,
 }
 
 impl Cassandra {
-    /// Notes what came of an exchange that may have read what others changed: if it failed for want of time, the next
-    /// one reads less.
+    /// Records the result of an exchange that may have read other nodes' changes. If it failed for
+    /// lack of time, the next one reads less.
     fn reading<T>(&mut self, exchanged: Result<T, StoreError>) -> Result<T, StoreError> {
         if let Err(StoreError { failure, .. }) = &exchanged
             && !failure::is_late(failure)
@@ -70,7 +70,7 @@ impl Registered for Cassandra {
 
 impl Strategy for Cassandra {
     type Options = CassandraOptions;
-    /// After the name of a counter.
+    /// Continues after the name of a counter.
     type Step = PageStep<Vec<u8>>;
     type Changes = Changes;
     type Counts = Absolute;
@@ -169,7 +169,7 @@ impl Strategy for Cassandra {
         self.link.exchange(exchange).await
     }
 
-    /// Rows expire by themselves.
+    /// Does nothing, since rows expire.
     async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
         Ok(false)
     }

@@ -1,4 +1,4 @@
-//! The place of a counter in the table: its partition, and its name there.
+//! The place of a counter in the table: its partition, and its name in it.
 
 use std::borrow::Cow;
 
@@ -7,20 +7,20 @@ use sha2::{Digest as _, Sha256};
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::contract::strategy::Shard;
 
-/// Rows of the table that are in one place.
+/// A partition of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Partition {
-    /// The size of the window.
+    /// Size of the window.
     pub(super) size: WindowSize,
-    /// The number of the window.
+    /// Number of the window.
     pub(super) window: u64,
     /// Part of the keys.
     pub(super) part: u16,
 }
 
 impl Partition {
-    /// Into how many parts the keys of a window are divided, so that several nodes of a ring have them.
-    /// All must agree, so that this can never change.
+    /// Number of parts of a window's keys, so that several nodes of a ring store them. All nodes
+    /// must agree on it, so it can never change.
     pub(super) const PARTS: u16 = 4;
 
     pub(super) fn of(key: &[u8], size: WindowSize, window: u64) -> Partition {
@@ -34,7 +34,7 @@ impl Partition {
         (0..Self::PARTS).map(move |part| Partition { size, window, part })
     }
 
-    /// Returns the end of its window.
+    /// Returns the end of the window.
     pub(super) fn end(self) -> UnixMillis {
         let next = self.window.saturating_add(1);
         UnixMillis(self.size.millis().saturating_mul(next))
@@ -49,17 +49,19 @@ impl Partition {
 
 /// The name of a counter in its partition.
 ///
-/// Columns that rows are ordered by have 65,535 bytes together, which the longest keys alone have. So
-/// a name ends with the digest of a key that is longer than most, and what it lacks is beside it.
+/// Clustering columns are limited to 65,535 bytes together, which a long key would exceed alone. So
+/// the name of a long key is its beginning and its digest, and the rest of the key is in another
+/// column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name<'a> {
-    /// The key, or its beginning and its SHA-256, which makes it longer than keys that need none.
+    /// The key; or the beginning and the SHA-256 of a long key, which is longer than the longest
+    /// whole key.
     pub(super) name: Cow<'a, [u8]>,
-    /// Rest after the beginning.
+    /// The rest of a long key.
     pub(super) rest: Option<&'a [u8]>,
 }
 
-/// The longest key that is a name.
+/// Longest key that is a name itself, in bytes.
 const LONGEST: usize = 1024;
 
 impl<'a> Name<'a> {
@@ -72,7 +74,7 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// The key of which this is the name.
+    /// Returns the key of a name.
     pub(super) fn key(name: &[u8], rest: Option<&[u8]>) -> Vec<u8> {
         let beginning = name.get(..LONGEST).unwrap_or(name);
         match rest {
@@ -99,7 +101,7 @@ mod tests {
                 names.push(name.into_owned());
             }
         }
-        // A key that looks like the name of another.
+        // A key that looks like the name of another key.
         let key = names.last().unwrap().clone();
         names.push(Name::of(&key).name.into_owned());
         let count = names.len();

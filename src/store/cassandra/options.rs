@@ -1,4 +1,4 @@
-//! The options that only Cassandra has, and how they are read from directives.
+//! The options that only Cassandra has, and their directives.
 
 use core::fmt;
 
@@ -10,26 +10,27 @@ use crate::store::settings::syntax::{is_identifier, parse_read};
 /// Options of Cassandra alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CassandraOptions {
-    /// The keyspace: `[A-Za-z_][A-Za-z0-9_]{0,47}`, whose upper case letters are kept.
+    /// The keyspace: `[A-Za-z_][A-Za-z0-9_]{0,47}`, case-sensitive.
     pub keyspace: Box<str>,
-    /// The table of the counts, likewise, of at most 38 characters: the names of others begin with it.
+    /// The table of the counts, with the same syntax and at most 38 characters, since other tables'
+    /// names begin with it.
     pub table: Box<str>,
-    /// The datacenter whose nodes are asked; `None`: that of the server that was connected to.
+    /// The datacenter whose nodes are asked; `None` for that of the first server.
     pub datacenter: Option<Box<str>>,
-    /// Number of replicas that have to answer.
+    /// Number of replicas that must answer.
     pub consistency: ConsistencyLevel,
-    /// Number of replicas in a keyspace that the node creates.
+    /// Number of replicas of a keyspace that this node creates.
     pub replication: Replication,
 }
 
-/// The number of replicas that have to answer: with each level, a reader finds the written rows.
+/// The number of replicas that must answer. With each level, a reader finds all written rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsistencyLevel {
-    /// Most of those in the datacenter.
+    /// A majority in the datacenter.
     LocalQuorum,
-    /// Most of those in all datacenters.
+    /// A majority in all datacenters.
     Quorum,
-    /// Each.
+    /// All replicas.
     All,
 }
 
@@ -72,7 +73,7 @@ impl KindDirectives for CassandraDirectives {
     }
 
     fn finish(self, common: &CommonDirectives) -> Result<CassandraOptions, OptionError> {
-        // Cassandra has no users without one.
+        // Cassandra has no users without a password.
         common.check_password()?;
         Ok(CassandraOptions {
             keyspace: keyspace(common)?,
@@ -94,7 +95,7 @@ fn keyspace(common: &CommonDirectives) -> Result<Box<str>, OptionError> {
     parse_read("database", common.database(), "ratelimit", &KEYSPACE)
 }
 
-/// The words of `replication`: a number, or numbers of datacenters.
+/// Parses `replication`: a number, or numbers of datacenters.
 fn replication(directive: &Directive<'_>) -> Result<Replication, OptionError> {
     let mut words = directive.words(&REPLICAS)?;
     let duplicate = |(index, (name, _)): (usize, &(Option<Box<str>>, u8))| {
@@ -116,7 +117,7 @@ impl ConsistencyLevel {
     const ALL: [ConsistencyLevel; 3] =
         [ConsistencyLevel::LocalQuorum, ConsistencyLevel::Quorum, ConsistencyLevel::All];
 
-    /// The name that `consistency` takes, in whatever case: Cassandra's own is upper.
+    /// Returns Cassandra's upper-case name of the level; `consistency` accepts any case.
     pub fn name(self) -> &'static str {
         match self {
             ConsistencyLevel::LocalQuorum => "local_quorum",
@@ -126,7 +127,7 @@ impl ConsistencyLevel {
     }
 }
 
-/// Writes the replication as the statement has it that creates a keyspace.
+/// Formats the replication as `CREATE KEYSPACE` needs it.
 impl fmt::Display for Replication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -176,7 +177,7 @@ const REPLICAS: Syntax<(Option<Box<str>>, u8)> = Syntax::new(
         };
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
         let is_name = |name: &str| (1..=64).contains(&name.len()) && name.bytes().all(is_part);
-        // The standard library would take a sign, too.
+        // The standard library would also accept a sign.
         let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
         let replicas = number.parse().ok().filter(|it| *it > 0 && is_number)?;
         name.is_none_or(is_name).then(|| (name.map(Into::into), replicas))

@@ -1,7 +1,7 @@
-//! A position in the changes of a shard: how far those of each node were seen.
+//! A position in the changes of a shard: the last batch of each node that was read.
 //!
-//! It does not fit the two words of a [`Position`], which are its name, made of what it says. Those
-//! of nodes that have seen the same are one, whoever wrote it down.
+//! It does not fit into the two words of a [`Position`], which is a hash of it. Nodes that have
+//! read the same batches have the same position, whichever of them has stored it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use sha2::{Digest as _, Sha256};
 use super::share::ReadShare;
 use crate::store::contract::strategy::{BatchId, Epoch, NodeId, Position};
 
-/// A position in the batches of a node that were seen, or pushed.
+/// A position in the batches of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) node: NodeId,
-    /// The first batch of its chain: of a node that was forgotten and began anew, another one.
+    /// The first batch of the node's chain. It differs after the node was removed and began again.
     pub(crate) first: BatchId,
-    /// The last.
+    /// The last batch.
     pub(crate) last: BatchId,
 }
 
-/// The positions in the batches of all nodes, in the order of the nodes.
+/// Positions in the batches of all nodes, in the order of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Vector(Vec<Progress>);
 
@@ -29,7 +29,7 @@ pub(crate) struct Vector(Vec<Progress>);
 const BYTES: usize = 32;
 
 impl Vector {
-    /// Each node occurs once.
+    /// Creates the vector. Each node may occur only once.
     pub(crate) fn new(mut nodes: Vec<Progress>) -> Vector {
         nodes.sort_by_key(|progress| progress.node);
         Vector(nodes)
@@ -56,7 +56,7 @@ impl Vector {
         bytes
     }
 
-    /// Decodes bytes of [`Vector::to_bytes`]; `None` if they are of another epoch.
+    /// Decodes bytes of [`Vector::to_bytes`]; `None` if they belong to another epoch.
     pub(crate) fn from_bytes(bytes: &[u8], epoch: Epoch) -> Option<Vector> {
         let (of, nodes) = bytes.split_first_chunk()?;
         let (nodes, []) = nodes.as_chunks::<BYTES>() else {
@@ -76,7 +76,7 @@ impl Vector {
     }
 }
 
-/// The name of what [`Vector::to_bytes`] made: 127 bits of its SHA-256.
+/// Returns the name of encoded positions: 127 bits of their SHA-256.
 pub(crate) fn name_of(bytes: &[u8]) -> Position {
     let digest = Sha256::digest(bytes);
     let mut words = digest.as_chunks().0.iter().copied();
@@ -89,12 +89,12 @@ pub(crate) fn name_bytes(Position([first, second]): Position) -> [u8; 16] {
     (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
 }
 
-/// A node as it is kept.
+/// Encodes a node.
 pub(super) fn node_bytes(NodeId([high, low]): NodeId) -> [u8; 16] {
     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }
 
-/// Whether what is counted as `id` is what a node charged by its decisions: see `charger.rs`.
+/// Returns whether `id` is a charger of `node`: see `charger.rs`.
 pub(super) fn is_charger_of(id: NodeId, node: NodeId) -> bool {
     let (NodeId([of, _]), NodeId([high, _])) = (id, node);
     of == high
@@ -108,32 +108,32 @@ pub(super) fn node_of(bytes: &[u8; 16]) -> NodeId {
     NodeId([word(), word()])
 }
 
-/// The state of the last answers.
+/// State from the last answers.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    /// The positions that were given, so that they need not be read again.
+    /// The positions in the last answers, which then need not be read again.
     positions: VecDeque<(Epoch, Position, Arc<Vector>)>,
-    /// Number of counters in a batch of others; 0: not known.
+    /// Number of counters in a batch of other nodes; 0 if unknown.
     pub(super) batch_size: usize,
-    /// Number of times that news were told.
+    /// Number of times that news were returned.
     turn: usize,
-    /// Share of the news that is read at once.
+    /// The share of the news that is read in one exchange.
     pub(super) share: ReadShare,
 }
 
 impl Recent {
-    /// A position that a node goes on from is the last or, if an answer was lost, the one before.
+    /// A node continues from the last position or, if an answer was lost, the one before.
     const MOST: usize = 4;
 
-    /// Rotates the nodes whose news are told, each time by one more: where the limit leaves some out, others are first
-    /// the next time.
+    /// Rotates the nodes whose news are returned, by one more each time, so that nodes which the
+    /// limit leaves out come first the next time.
     pub(super) fn take_turns<T>(&mut self, others: &mut [T]) {
         self.turn = self.turn.wrapping_add(1);
         let first = self.turn.checked_rem(others.len());
         others.rotate_left(first.unwrap_or_default());
     }
 
-    /// In another epoch, a position says nothing.
+    /// Returns the vector of a position in this epoch; `None` if it is not remembered.
     pub(super) fn find(&self, epoch: Epoch, position: Position) -> Option<Arc<Vector>> {
         let mut all = self.positions.iter();
         let found = all.find(|(of, name, _)| (*of, *name) == (epoch, position));

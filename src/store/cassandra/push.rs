@@ -1,12 +1,14 @@
-//! A push: a batch is applied, and what others changed is told, in three steps of which each is sent at
-//! once.
+//! A push: a batch is applied, and other nodes' changes are returned. It has three steps, whose
+//! statements are sent concurrently:
 //!
-//! 1. What there is: the epoch, how far each node is, and the position that the node has.
-//! 2. What the batch counted, and that it did; until when the node lives; and what others changed since that position.
-//! 3. The batch's id, after all of its rows. Sums are read, and the new position is noted.
+//! 1. Read the epoch, the last batch of each node, and this node's position.
+//! 2. Write the batch's counts, the log of its changes, and the node's life; read the other nodes'
+//!    changes since the position.
+//! 3. Write the batch's id, after all of its rows; read the sums, and write the new position.
 //!
-//! What others changed may be too much to be read in the time for an exchange. Then the next one that pushes reads
-//! nothing, and those that only read do less at once, until they are in time.
+//! The other nodes' changes may be too many to be read in the time for an exchange. Then the next
+//! exchange that pushes reads none, and those that only read take fewer at a time, until they are
+//! fast enough.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,25 +31,25 @@ use crate::store::contract::strategy::{
     Batch, BatchId, Changes, Count, Epoch, LONGEST_LIFE, NODE_LIFE, NodeId, Position, Pushed, Shard,
 };
 
-/// Number of a node's batches in one partition.
+/// Batches of a node in one partition.
 const PART: u64 = 256;
-/// The most batches that are read at once.
+/// Most batches that are read at a time.
 const MOST_BATCHES: usize = 64;
 
 /// A row of a node.
 struct NodeRow {
     progress: Progress,
-    /// Start of its chain: microseconds of the store's clock.
+    /// Start of its chain, in microseconds of the store's clock.
     began: i64,
-    /// For how long from now it is known.
+    /// Remaining life of the row, in seconds.
     expires_in: i32,
 }
 
 /// The known nodes of a shard.
 struct KnownNodes {
-    /// Position of each node that pushed.
+    /// Nodes that have pushed.
     rows: Vec<NodeRow>,
-    /// Until when each lives that said so, in Unix milliseconds.
+    /// Nodes that have said how long they live, with the end in Unix milliseconds.
     lives: Vec<(NodeId, i64)>,
 }
 
@@ -60,13 +62,13 @@ impl KnownNodes {
         type Row<'a> = (&'a [u8], Number, Number, Number, Option<i32>, Number);
         for row in rows::<Row<'_>>(&answer, Cql::Nodes)? {
             let (node, began, first, last, expires_in, lives) = row?;
-            // One of another length is no node.
+            // An id with another length does not belong to a node.
             let Ok(node) = node.try_into() else {
                 continue;
             };
             let node = node_of(node);
             nodes.lives.extend(lives.map(|until| (node, until)));
-            // It has only said that it lives, otherwise.
+            // Otherwise the node has only said that it is alive.
             if let (Some(began), Some(first), Some(last)) = (began, first, last) {
                 nodes.rows.push(NodeRow {
                     progress: Progress {
@@ -75,7 +77,8 @@ impl KnownNodes {
                         last: BatchId(last.cast_unsigned()),
                     },
                     began,
-                    // Whoever wrote it without a life: Cassandra takes none of more than 20 years.
+                    // A row without a life was written by somebody else. Cassandra allows no life
+                    // above 20 years.
                     expires_in: expires_in.unwrap_or_default(),
                 });
             }
@@ -83,8 +86,8 @@ impl KnownNodes {
         Ok(nodes)
     }
 
-    /// Returns the number of living nodes beside this one. A life that is longer than any node
-    /// claims is not believed.
+    /// Returns the number of other living nodes. Ignores lives that are longer than nodes may
+    /// claim.
     fn living_beside(&self, node: NodeId, now: UnixMillis) -> u64 {
         let longest = u64::try_from(LONGEST_LIFE.as_millis()).unwrap_or(u64::MAX);
         let latest = now.0.saturating_add(longest);
@@ -117,7 +120,8 @@ async fn seen(
     Ok(vector.map(Arc::new))
 }
 
-/// Applies a batch, and tells what others changed; and how many nodes live, if the batch says that its own does.
+/// Applies a batch, and returns other nodes' changes, and the number of living nodes if the batch
+/// says that its node is alive.
 pub(super) async fn push(
     connected: &Connected,
     recent: &mut Recent,
@@ -153,7 +157,7 @@ pub(super) async fn push(
         first: own.map_or(id, |node| node.progress.first),
         last: id,
     });
-    // What has been seen of this node is all, and so of what it charged by its decisions.
+    // The node knows all of its own changes, including those of its chargers.
     let all = nodes.iter().map(|node| node.progress);
     let is_own = |it: &Progress| is_charger_of(it.node, batch.node);
     let (own_ones, mut others): (Vec<_>, Vec<_>) =
@@ -176,7 +180,7 @@ pub(super) async fn push(
     };
     let at_once = recent.share.of(batches_at_once(limit, recent.batch_size));
     let limit = recent.share.of(limit);
-    // A node that has set a key to zero learns with the answer what of that was too much.
+    // A node that has reset a key learns from the answer whether it subtracted too much.
     let has_reset = batch.diffs.iter().any(|diff| diff.diff < Hits::ZERO);
     let is_apart = batch.id.is_some() && recent.share.is_apart() && !has_reset;
     let from = batch.position.filter(|_| is_apart && seen.is_some());
@@ -206,7 +210,7 @@ pub(super) async fn push(
         let changes = Changes::Since { counts: Vec::new(), position, has_more: true };
         return Ok((Pushed::Applied { changes, now }, living));
     }
-    // What another version wrote that is not understood is as what is not there any more.
+    // News of another version that cannot be parsed count as missing.
     let part = news.as_ref().and_then(|news| news.part(limit));
     let (changed, vector, has_more) = match part {
         Some(part) => {
@@ -246,7 +250,7 @@ pub(super) async fn push(
     Ok((Pushed::Applied { changes, now }, living))
 }
 
-/// The totals of what changed.
+/// Returns the totals of changed counters.
 async fn sums(
     connected: &Connected,
     epoch: Epoch,
@@ -264,7 +268,7 @@ async fn sums(
         .collect())
 }
 
-/// Writes what a batch counted.
+/// Writes the counts of a batch.
 async fn write(connected: &Connected, batch: &Batch, id: BatchId) -> Result<(), CqlFault> {
     let diffs = batch.diffs.iter();
     let counters = diffs.clone().map(|diff| (diff.size, diff.window, &*diff.key));
@@ -274,7 +278,7 @@ async fn write(connected: &Connected, batch: &Batch, id: BatchId) -> Result<(), 
     try_join(set, note).await.map(drop)
 }
 
-/// Notes what a batch changed.
+/// Writes the log of a batch's changes.
 pub(super) async fn record_changes(
     connected: &Connected,
     epoch: Epoch,
@@ -293,8 +297,8 @@ pub(super) async fn record_changes(
     connected.execute(Cql::NoteChanges, values).await
 }
 
-/// Notes until when the node lives. If the clocks of Cassandra's nodes differ, what was said before may stay for as
-/// long as they do.
+/// Writes the end of the node's life. If the clocks of Cassandra's nodes differ, an earlier
+/// statement may win for as long as the difference.
 async fn record_life(
     connected: &Connected,
     batch: &Batch,
@@ -311,13 +315,13 @@ async fn record_life(
         batch.epoch.0.get().cast_signed(),
         node_bytes(batch.node),
         until,
-        // A second that is not over counts as one.
+        // A started second counts as a whole one.
         counters::seconds(life.saturating_add(Duration::from_secs(1))),
     );
     connected.execute(Cql::NoteLife, values).await
 }
 
-/// Notes how far the node is.
+/// Writes the node's last batch.
 async fn note(
     connected: &Connected,
     batch: &Batch,
@@ -326,16 +330,16 @@ async fn note(
     now: UnixMillis,
 ) -> Result<(), CqlFault> {
     let began = before.map_or_else(|| micros(now), |row| row.began);
-    // A day longer than its counts: what a node sends again after it was forgotten is of windows that do
-    // not matter any more.
+    // A day longer than its counts, so that batches sent again by a node that was removed are of
+    // windows that do not matter any more.
     let life = counters::seconds(batch.life().max(NODE_LIFE).saturating_add(NODE_LIFE));
     let known_for = before.map_or(0, |row| row.expires_in);
     record_node(connected, batch.epoch, progress, began, life.max(known_for)).await
 }
 
-/// Notes how far a node is. The row is of the moment when its chain began, and a microsecond later with
-/// each batch: so an earlier one that comes late changes nothing, and a chain that begins after the former
-/// was forgotten is later than that.
+/// Writes a node's last batch. The row's timestamp is the start of its chain, and a microsecond
+/// more with each batch. So an earlier batch that arrives late changes nothing, and a chain that
+/// begins after the former one was removed is later.
 pub(super) async fn record_node(
     connected: &Connected,
     epoch: Epoch,
@@ -356,7 +360,7 @@ pub(super) async fn record_node(
     connected.execute(Cql::NoteNode, values).await
 }
 
-/// A moment as chains have it.
+/// Converts a time to microseconds, as chains use them.
 pub(super) fn micros(now: UnixMillis) -> i64 {
     now.0.saturating_mul(1000).cast_signed()
 }
@@ -365,21 +369,21 @@ fn part_of(number: u64) -> i64 {
     number.checked_div(PART).unwrap_or_default().cast_signed()
 }
 
-/// The changes of others since a position.
+/// The changes of other nodes since a position.
 struct News {
-    /// Position of each node that was seen, and the batches after it.
+    /// Each node with changes, its position, and its later batches.
     nodes: Vec<NodeNews>,
 }
 
 struct NodeNews {
-    /// Last seen position; `None`: none.
+    /// Last position that was read; `None` without one.
     seen: Option<Progress>,
     present: Progress,
-    /// The next batches, without gaps: all of `present`, or some.
+    /// The next batches without gaps: all up to `present`, or the first of them.
     batches: Vec<(BatchId, Vec<Vec<u8>>)>,
 }
 
-/// The part of the news that is told at once.
+/// The part of the news in one answer.
 struct Told<'a> {
     changed: BTreeSet<Changed<'a>>,
     /// Number of batches in this part.
@@ -389,21 +393,21 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
-    /// Returns the number of counters in a batch of these; `None` if there are none.
+    /// Returns the number of counters in a batch of these; `None` without batches.
     fn batch_size(&self) -> Option<usize> {
         self.changed.len().checked_div(self.batches)
     }
 }
 
-/// Returns the number of batches that are read at once to tell about so many counters. A batch that
-/// is read and not told is read again.
+/// Returns the number of batches to read for this number of counters. Batches that are read but not
+/// returned must be read again.
 fn batches_at_once(limit: usize, batch_size: usize) -> usize {
     let batches = limit.checked_div(batch_size).unwrap_or(MOST_BATCHES);
     batches.clamp(1, MOST_BATCHES)
 }
 
 impl News {
-    /// `None`: it cannot be told.
+    /// Reads the changes since a position. `None` if that is impossible.
     async fn read(
         connected: &Connected,
         epoch: Epoch,
@@ -415,7 +419,7 @@ impl News {
         let mut after = Vec::with_capacity(others.len());
         for &present in others {
             let seen = seen.of(present.node).copied();
-            // A chain that began anew is told from its beginning on.
+            // A chain that began again is read from its beginning.
             let seen = seen.filter(|seen| seen.first == present.first);
             let next = match seen {
                 Some(seen) if seen.last == present.last => None,
@@ -440,8 +444,8 @@ impl News {
         Ok(are_whole.iter().all(|is_whole| *is_whole).then_some(News { nodes }))
     }
 
-    /// Returns the part with up to `limit` counters, or the first batch; `None` if the news make no
-    /// sense.
+    /// Returns the part with up to `limit` counters, or the first batch; `None` if the news cannot
+    /// be parsed.
     fn part(&self, limit: usize) -> Option<Told<'_>> {
         let mut part =
             Told { changed: BTreeSet::new(), batches: 0, progress: Vec::new(), has_more: false };
@@ -475,7 +479,7 @@ impl News {
     }
 }
 
-/// Some batches of a node, from number `next` on: at most so many; `None` if one is missing.
+/// Reads up to `most` batches of a node, from number `next` on; `None` if one is missing.
 async fn batches(
     connected: &Connected,
     epoch: Epoch,
@@ -513,7 +517,7 @@ mod tests {
     #[test]
     fn as_much_is_read_as_is_told() {
         for (limit, batch_size, batches) in [
-            // It is not known yet, or there was nothing in it.
+            // Unknown, or the batch was empty.
             (500, 0, MOST_BATCHES),
             (500, 1, MOST_BATCHES),
             (500, 100, 5),

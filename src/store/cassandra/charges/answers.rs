@@ -1,15 +1,15 @@
-//! Decisions on counts that were read.
+//! Decisions from the counts that were read.
 
 use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::{Answer, Certainty, Few, Question};
 use crate::store::decide::asked::AskedPlaces;
 use crate::store::decide::stored::{StoredCount, admitted};
 
-/// The answers to questions, which are decided in their order. `counts` are those of the places, and become what they
-/// are then.
+/// Decides about questions in their order. `counts` are the counts of the places, which the
+/// decisions change.
 ///
-/// After a first time, it is decided again of what others counted meanwhile: what was refused at `first`
-/// stays so, since it was charged nothing.
+/// In the second decision, after other deciders' charges were read, questions that were refused at
+/// `first` stay refused, since nothing was charged for them.
 pub(crate) fn answers(
     asked: &AskedPlaces<'_>,
     questions: &[Question],

@@ -1,8 +1,8 @@
-//! RejectionCache of a decision that rest on charges which stay.
+//! Finds refusals that are certain, since they rest on charges that stay.
 //!
-//! A count that a decider reads has charges of other deciders in it that they may take back: each is settled within an
-//! exchange. So a counter is full for good when it has been found full for longer than exchanges take; until then,
-//! a refusal is not certain.
+//! A count may include charges that another decider takes back within an exchange. So a counter is
+//! certainly full if it was found full for longer than exchanges take; until then a refusal is not
+//! certain.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,15 @@ use crate::store::contract::decision::{Answer, Certainty, Question};
 use crate::store::contract::strategy::Epoch;
 use crate::store::decide::asked::{AskedPlace, AskedPlaces};
 
-/// For how many milliseconds a counter has refused when that is certain: longer than exchanges take that do not fail.
+/// Time in milliseconds for which a counter must refuse until that is certain: longer than a
+/// successful exchange takes.
 const SETTLES: u64 = 1000;
-/// After so many milliseconds without a refusal, it is not known any more since when the counter refuses.
+/// Milliseconds without a refusal after which the start of the refusals is dropped.
 const FORGOTTEN: u64 = 3 * SETTLES;
-/// For how many counters it is known.
+/// Most counters that are tracked.
 const MOST: usize = 4096;
 
-/// The counters that refuse, and since when.
+/// The counters that refuse, with the time of the first refusal.
 #[derive(Debug, Default)]
 pub(crate) struct FullCounters(HashMap<(Epoch, Partition, Box<[u8]>), Refusing>);
 
@@ -37,7 +38,8 @@ impl Refusing {
 }
 
 impl FullCounters {
-    /// Tells of each of `answers` how certain it is. Those that were not yet refused at `first` have raced.
+    /// Sets the certainty of each answer. Questions that were not refused at `first`, but in the
+    /// end, have raced.
     pub(crate) fn judge(
         &mut self,
         asked: &AskedPlaces<'_>,
@@ -47,7 +49,7 @@ impl FullCounters {
         answers: &mut [Answer],
         now: UnixMillis,
     ) {
-        // Of each place, whether a limit refused, and whether something was charged.
+        // For each place, whether a limit refused, and whether something was charged.
         let mut places = vec![(false, false); asked.places.len()];
         for ((question, slots), answer) in asked.with_slots(questions).zip(&*answers) {
             for slot in refusing(question, slots, answer) {
@@ -82,7 +84,7 @@ impl FullCounters {
             let are_full =
                 refusing(question, slots, answer).all(|slot| are_full.get(slot) == Some(&true));
             answer.certainty = match is_admitted {
-                // What was charged all the same is not asked again.
+                // Hits that are charged in any case need not be asked again.
                 false if had_room && !question.counts_rejected => Certainty::Raced,
                 false if !are_full => Certainty::Unsettled,
                 _ => Certainty::Settled,
@@ -90,7 +92,7 @@ impl FullCounters {
         }
     }
 
-    /// Notes that a counter refuses. Returns whether it has done so for long enough.
+    /// Records that a counter refuses. Returns whether it has done so for long enough.
     fn refuses(&mut self, epoch: Epoch, place: &AskedPlace<'_>, now: UnixMillis) -> bool {
         if self.0.len() >= MOST {
             self.0.retain(|_, refusing| refusing.is_known(now));
@@ -109,14 +111,14 @@ impl FullCounters {
     }
 }
 
-/// The places whose limits refuse a question.
+/// Returns the places whose limits refuse a question.
 fn refusing(question: &Question, slots: &[usize], answer: &Answer) -> impl Iterator<Item = usize> {
     let limits = question.limits.iter().zip(&answer.admitted);
     let refusing = limits.filter(|(_, admits)| !**admits);
     refusing.filter_map(|(limit, _)| slots.get(limit.counter).copied())
 }
 
-/// The name of a counter of the present window.
+/// Returns the key of a counter in the current window.
 fn name(epoch: Epoch, place: &AskedPlace<'_>, now: UnixMillis) -> (Epoch, Partition, Box<[u8]>) {
     let (window, _) = place.window(now);
     let partition = Partition::of(place.key, place.size, window);

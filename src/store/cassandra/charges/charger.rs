@@ -1,11 +1,13 @@
-//! Chargers: each writes what decisions charge in rows under an id of its own, so that it knows what they hold.
+//! Chargers: a charger writes the charges of decisions under an id of its own, so that it knows the
+//! content of its rows.
 //!
-//! A charger is a node of its own to others, which are told of its changes as of those of a node. Its ids are random, but
-//! for their beginning, which is that of the node, which need not be told of it.
+//! To other nodes a charger is a node of its own, and they learn of its changes in the same way.
+//! Its ids are random, except that they begin like the node's, so that the node does not fetch
+//! their changes.
 //!
-//! After an exchange that failed, nobody knows what of it was written, and nobody was told that a hit of it is admitted.
-//! So the charger sets the counters back to what they were before it decides again, and others are told of that under a
-//! new id: the batches of the former one may have a gap.
+//! After a failed exchange it is unknown which rows were written, but no hit of it was admitted. So
+//! the charger sets the counters back to their values before the exchange, before it decides again.
+//! Other nodes learn of that under a new id, since the batches of the former one may have a gap.
 
 use core::hash::BuildHasher as _;
 use core::mem;
@@ -18,21 +20,21 @@ use crate::store::cassandra::name::Partition;
 use crate::store::cassandra::push::micros;
 use crate::store::contract::strategy::{BatchId, Epoch, MAX_TOTAL, NodeId, Shard};
 
-/// Greatest number of counts that one charger remembers. When it is full, as many may be left after
-/// it has forgotten those of ended windows.
+/// Most counts that a charger remembers. It is replaced if this many are left after those of ended
+/// windows were dropped.
 const MOST: usize = 100_000;
 const MOST_LEFT: usize = MOST / 4 * 3;
-/// For how many milliseconds a window has ended when its counts are forgotten: further than this, clocks of the
-/// store's nodes are seldom apart.
+/// Milliseconds after the end of a window when its counts are dropped. Clocks of the store's nodes
+/// rarely differ by more.
 const FORGET_AFTER: u64 = 10_000;
-/// After so many milliseconds, others may not be told any more what it did.
+/// Milliseconds without a charge after which other nodes may not learn of its changes any more.
 const LONGEST_REST: u64 = 30 * 60 * 1000;
 
-/// The chargers of a node's decider, by the epochs in which they charge.
+/// The chargers of a node's decider, by epoch.
 #[derive(Debug, Default)]
 pub(crate) struct Chargers {
     all: HashMap<Epoch, Charger>,
-    /// The epochs of shards and the clock, as they were when it was decided last.
+    /// The shards' epochs and the clock at the last decision.
     pub(crate) last: Option<LastDecision>,
 }
 
@@ -43,48 +45,48 @@ pub(crate) struct LastDecision {
     pub(crate) now: UnixMillis,
 }
 
-/// The chargers of an exchange, by its shards. However that ends, they are there for the next one.
+/// The chargers of an exchange, by shard. They are put back when it ends in any way.
 #[derive(Debug)]
 pub(crate) struct Writers<'c> {
     chargers: &'c mut Chargers,
     pub(crate) of_shards: BTreeMap<usize, (Epoch, Charger)>,
 }
 
-/// A writer, and what it has written.
+/// A charger, with the counts that it has written.
 #[derive(Debug)]
 pub(crate) struct Charger {
-    /// Writer of the rows with the counts.
+    /// Writer id of the rows with the counts.
     pub(crate) writer: NodeId,
-    /// Node whose changes others are told of.
+    /// Node id of the changes for other nodes.
     pub(crate) node: NodeId,
-    /// Microseconds of the store's clock.
+    /// Start in microseconds of the store's clock.
     pub(crate) began: i64,
-    /// The number of the first batch of this id.
+    /// The number of the first batch under this id.
     first: u64,
     batches: u64,
     /// Time of the last charge.
     at: UnixMillis,
     counts: HashMap<CountName, i64>,
-    /// End of the latest windows whose counts are no longer in `counts`.
+    /// Latest end of windows whose counts were dropped.
     forgotten_until: UnixMillis,
-    /// Changes of the exchange that is under way, or has failed, in their order.
+    /// Changes of the exchange that is running or has failed, in order.
     unsure: Vec<Unsure>,
 }
 
 type CountName = (Partition, Box<[u8]>);
 
-/// A count of which it is not known whether it was written.
+/// A count that may or may not have been written.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsure {
     pub(crate) partition: Partition,
     pub(crate) key: Box<[u8]>,
-    /// Count before the change, in thousandths.
+    /// The count before the change, in thousandths.
     pub(crate) before: i64,
     pub(crate) expires_in: Duration,
 }
 
 impl Chargers {
-    /// Takes the charger of an epoch away, or a new one. It charges in windows of this moment.
+    /// Takes the charger of an epoch out, or creates one. Its charges are for windows at `now`.
     fn take(&mut self, epoch: Epoch, node: NodeId, now: UnixMillis) -> Charger {
         let rested = |it: &Charger| now.0.saturating_sub(it.at.0) > LONGEST_REST;
         self.all.retain(|_, charger| !rested(charger));
@@ -97,12 +99,12 @@ impl Chargers {
             .unwrap_or_else(|| Charger::new(node, now))
     }
 
-    /// Begins an exchange, which has no writers yet.
+    /// Begins an exchange, without writers so far.
     pub(crate) fn writers(&mut self) -> Writers<'_> {
         Writers { chargers: self, of_shards: BTreeMap::new() }
     }
 
-    /// Returns the writers of the exchange before, with their counts of before it, if it failed.
+    /// Returns the writers of the previous exchange, with the counts before it, if it has failed.
     pub(crate) fn unsure(&mut self) -> Option<Writers<'_>> {
         let is_unsure = |charger: &Charger| !charger.unsure.is_empty();
         if !self.all.values().any(is_unsure) {
@@ -121,7 +123,7 @@ impl Chargers {
 }
 
 impl Writers<'_> {
-    /// The charger of a shard, which has this epoch.
+    /// Returns the charger of a shard that has this epoch.
     pub(crate) fn of(
         &mut self,
         shard: usize,
@@ -135,7 +137,7 @@ impl Writers<'_> {
         charger
     }
 
-    /// All that they counted is written.
+    /// Records that all counts were written.
     pub(crate) fn settle(&mut self) {
         for (_, charger) in self.of_shards.values_mut() {
             charger.unsure.clear();
@@ -166,8 +168,8 @@ impl Charger {
         }
     }
 
-    /// Forgets what it counted in ended windows, so that another one need not take its place, with rows of its
-    /// own in the windows that go on. If that is too little, it remains full.
+    /// Drops counts of ended windows, so that no new charger with further rows in current windows
+    /// is needed. If that is not enough, the charger stays full.
     fn forget_ended(&mut self, now: UnixMillis) {
         let until = UnixMillis(now.0.saturating_sub(FORGET_AFTER));
         let goes_on = |partition: &Partition| partition.end() > until;
@@ -178,7 +180,7 @@ impl Charger {
         }
     }
 
-    /// Has the counts that it had before what is unsure; which remains so.
+    /// Restores the counts before the unsure changes, which stay unsure.
     fn go_back(&mut self) {
         for unsure in self.unsure.iter().rev() {
             let name = (unsure.partition, unsure.key.clone());
@@ -189,7 +191,7 @@ impl Charger {
         self.first = self.batches.saturating_add(1);
     }
 
-    /// Returns the unsure counters, each once, with its count before the exchange.
+    /// Returns each unsure counter once, with its count before the exchange.
     pub(crate) fn unsure(&self) -> Vec<Unsure> {
         let mut first: BTreeMap<(Partition, &[u8]), &Unsure> = BTreeMap::new();
         for unsure in &self.unsure {
@@ -198,7 +200,7 @@ impl Charger {
         first.into_values().cloned().collect()
     }
 
-    /// The id of its next batch, of this moment.
+    /// Returns the id of its next batch, at time `now`.
     pub(crate) fn next(&mut self, now: UnixMillis) -> BatchId {
         self.at = now;
         self.batches = self.batches.saturating_add(1);
@@ -210,12 +212,12 @@ impl Charger {
         self.at
     }
 
-    /// The id of its first batch.
+    /// Returns the id of its first batch.
     pub(crate) fn first(&self) -> BatchId {
         BatchId::new(self.first, 0)
     }
 
-    /// Returns the number of the last batch.
+    /// Returns the id of its last batch.
     pub(crate) fn last(&self) -> BatchId {
         BatchId::new(self.batches, 0)
     }
@@ -226,7 +228,7 @@ impl Charger {
         self.counts.get(&name).copied().unwrap_or_default()
     }
 
-    /// Counts so much more, or less, which matters for so long. Returns what it has counted then.
+    /// Adds to a count, for windows that matter for `life`. Returns the new count.
     pub(crate) fn charge(
         &mut self,
         partition: Partition,
@@ -241,7 +243,7 @@ impl Charger {
     }
 }
 
-/// Another id that begins with that of a node.
+/// Returns another id that begins like a node's.
 fn other_id(NodeId([high, _]): NodeId) -> NodeId {
     NodeId([high, RandomState::new().hash_one(())])
 }
@@ -281,7 +283,7 @@ mod tests {
         assert_eq!((charger.node, charger.last()), first);
         writers.settle();
         drop(writers);
-        // It rested for too long.
+        // It was idle for too long.
         let mut writers = all.writers();
         let later = writers.of(0, EPOCH, NODE, UnixMillis(LONGEST_REST + 7));
         assert_ne!(later.node, first.0);
@@ -306,7 +308,7 @@ mod tests {
             charge(charger, key, more);
         }
         charger.next(UnixMillis(7));
-        // It fails; and so does the first attempt to take that back.
+        // The exchange fails, and so does the first attempt to take its charges back.
         drop(writers);
         drop(all.unsure().unwrap());
         let mut writers = all.unsure().unwrap();
@@ -316,7 +318,7 @@ mod tests {
         let unsure: Vec<_> = unsure.iter().map(|it| (&*it.key, it.before)).collect();
         assert!(unsure.contains(&(b"k", 3)) && unsure.contains(&(b"l", 0)));
         assert_eq!(unsure.len(), 2);
-        // Rows are the same writer's, later ones; others are told by a chain of its own.
+        // The rows have the same writer and later timestamps; other nodes get a new chain.
         assert!(is_charger_of(charger.node, NODE) && charger.node != node);
         assert_eq!(charger.next(UnixMillis(8)), BatchId::new(3, 0));
         assert_eq!(charger.first(), charger.last());
@@ -333,7 +335,7 @@ mod tests {
     fn a_full_charger_forgets_ended_windows() {
         const SECOND: WindowSize = WindowSize::from_millis(1000).unwrap();
         let long = |key| Partition::of(key, MINUTE, 7);
-        // Of the last minute's seconds, so many keys in each.
+        // This number of keys in each of the last minute's seconds.
         let full = |now: u64, seconds: u64| {
             let mut all = Chargers::default();
             let mut charger = all.take(EPOCH, NODE, UnixMillis(now));
@@ -354,7 +356,7 @@ mod tests {
         assert_eq!(charger.node, node);
         assert_eq!(charger.count(long(b"k"), b"k"), 5);
         assert!((MOST / 7..MOST / 4).contains(&charger.counts.len()));
-        // A clock that is a little behind finds what it counted.
+        // A slightly late clock finds the counts.
         for (behind, window, count) in [(9, 9_u64, 1), (0, 0, 1), (0, 30, 0)] {
             all.all.insert(EPOCH, charger);
             charger = all.take(EPOCH, NODE, UnixMillis(now - behind * 1000));
@@ -363,11 +365,11 @@ mod tests {
             let partition = Partition::of(&key, SECOND, now / 1000 - window);
             assert_eq!(charger.count(partition, &key), count, "{window}");
         }
-        // One that is further behind counts where this one does not know any more what it has.
+        // A later clock counts in a window whose counts were dropped.
         all.all.insert(EPOCH, charger);
         let charger = all.take(EPOCH, NODE, UnixMillis(now - 11_000));
         assert_ne!(charger.node, node);
-        // There is too little to forget.
+        // There are too few counts to drop.
         let (mut all, node) = full(now, 5);
         assert_ne!(all.take(EPOCH, NODE, UnixMillis(now)).node, node);
     }

@@ -1,6 +1,7 @@
-//! Charges of decisions. Others read them before it is known whether they stay.
+//! Charges of decisions. Other nodes read them before it is known whether they stay.
 //!
-//! - [`charger`]: writes them; [`certainty`]: tells refusals that rest on charges that stay; [`answers`]: the decisions
+//! - [`charger`]: writes charges; [`certainty`]: finds refusals that rest on charges that stay;
+//!   [`answers`]: the decisions
 
 pub(super) mod answers;
 pub(super) mod certainty;
