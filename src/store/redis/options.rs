@@ -1,10 +1,10 @@
 //! The options that only Redis has, and how they are read from directives.
 
-use crate::policy::options::{FLAG, OptionError, Syntax, directives, text};
+use crate::policy::options::{Directives as _, FLAG, OptionError, Syntax, directives, text};
 use crate::store::contract::options::{Credentials, Secret};
 use crate::store::settings::common::CommonDirectives;
 use crate::store::settings::kind::{KindDirectives, KindOptions};
-use crate::store::settings::syntax::{PASSWORD, USERNAME, check_needs, exclusive, parse_read};
+use crate::store::settings::syntax::{PASSWORD, USERNAME, exclusive, needs, parse_read};
 
 /// Options of Redis alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,13 +90,10 @@ impl KindDirectives for RedisDirectives {
     }
 
     fn finish(self, common: &CommonDirectives) -> Result<RedisOptions, OptionError> {
-        let (needed, has_master) = ("sentinel_master name", self.sentinel_master.is_some());
-        let has_username = self.sentinel_username.is_some();
-        let has_password = self.sentinel_password.is_some();
-        check_needs(&[
-            ("sentinel_username", has_username, needed, has_master),
-            ("sentinel_password", has_password, needed, has_master),
-        ])?;
+        let of_sentinel = self.given().find(|name| name.starts_with("sentinel_"));
+        if let (None, Some(name)) = (&self.sentinel_master, of_sentinel) {
+            return Err(needs(name, "sentinel_master name"));
+        }
         Ok(RedisOptions {
             topology: match self.sentinel_master {
                 Some(master) => Topology::Sentinel {

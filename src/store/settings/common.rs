@@ -6,8 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::syntax::{
-    DATABASE, FILE, PASSWORD, PASSWORD_FILE, SERVER, TIMEOUT, TLS_NAME, USERNAME, check_needs,
-    exclusive,
+    DATABASE, FILE, PASSWORD, PASSWORD_FILE, SERVER, TIMEOUT, TLS_NAME, USERNAME, exclusive, needs,
 };
 use crate::policy::options::{
     Directive, DirectiveName, Directives as _, FLAG, OptionError, directives,
@@ -95,8 +94,10 @@ impl CommonDirectives {
     #[cfg(feature = "cassandra")]
     pub(crate) fn check_password(&self) -> Result<(), OptionError> {
         let has_password = self.read.password.is_some() || self.password_of_file.is_some();
-        let has_username = self.read.username.is_some();
-        check_needs(&[("username", has_username, "password word", has_password)])
+        match self.read.username {
+            Some(_) if !has_password => Err(needs("username", "password word")),
+            _ => Ok(()),
+        }
     }
 
     /// Whether no two of the options that were given exclude each other.
@@ -111,12 +112,11 @@ impl CommonDirectives {
 
     /// All directives were read. Servers listen on `usual_port` unless they say otherwise.
     pub(crate) fn finish(self, usual_port: u16) -> Result<StoreOptions, OptionError> {
-        let has_certificate = self.read.tls_certificate.is_some();
-        let has_key = self.read.tls_certificate_key.is_some();
-        check_needs(&[
-            ("tls_certificate", has_certificate, "tls_certificate_key file", has_key),
-            ("tls_certificate_key", has_key, "tls_certificate file", has_certificate),
-        ])?;
+        match (&self.read.tls_certificate, &self.read.tls_certificate_key) {
+            (Some(_), None) => return Err(needs("tls_certificate", "tls_certificate_key file")),
+            (None, Some(_)) => return Err(needs("tls_certificate_key", "tls_certificate file")),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
         self.check_tls()?;
         let servers = self.servers(usual_port)?;
         let read = self.read;

@@ -52,16 +52,10 @@ pub(crate) fn exclusive(name: &str, other: &str, expected: &str) -> OptionError 
     OptionError::new(format!("\"{name}\" goes with no {other}: expected {expected}"))
 }
 
-/// Checks that options have those beside them that they need. Each of `needs` is an option, whether it is given, the
-/// option that it needs, and whether that is given.
-pub(crate) fn check_needs(needs: &[(&'static str, bool, &str, bool)]) -> Result<(), OptionError> {
-    match needs.iter().find(|(_, is_given, _, has)| *is_given && !has) {
-        None => Ok(()),
-        Some((name, _, needed, _)) => {
-            Err(OptionError::new(format!("\"{name}\" needs another option: add \"{needed};\""))
-                .of(*name))
-        }
-    }
+/// The error that an option lacks another.
+pub(crate) fn needs(name: &'static str, needed: &str) -> OptionError {
+    let message = format!("\"{name}\" needs another option: add \"{needed};\"");
+    OptionError::new(message).of(name)
 }
 
 /// Parses `word` as that of a directive that was read before, or `default` if it was not given.
