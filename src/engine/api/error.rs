@@ -2,9 +2,7 @@
 
 use core::fmt;
 
-use serde::Serialize;
-
-use super::json::json;
+use super::json::{json, object};
 
 /// An error that answers a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +22,7 @@ impl ApiError {
 
     /// Returns the body of the response.
     pub fn to_json(&self) -> String {
-        #[derive(Serialize)]
-        struct ErrorBody<'a> {
-            error: &'a str,
-        }
-        let error = &self.message;
-        json(&ErrorBody { error })
+        json(&object! { error: &*self.message })
     }
 }
 

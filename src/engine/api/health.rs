@@ -1,8 +1,6 @@
 //! The health of a node's stores, for load balancers.
 
-use serde::Serialize;
-
-use super::json::json;
+use super::json::{json, object};
 
 /// The answer to [`ApiCall::Health`](super::ApiCall::Health).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,18 +13,9 @@ pub struct Health {
 
 /// Returns the answer for a node; `down` has the names of its stores that are down.
 pub fn health(down: &[&str]) -> Health {
-    #[derive(Serialize)]
-    struct UpBody {
-        status: &'static str,
-    }
-    #[derive(Serialize)]
-    struct DownBody<'a> {
-        status: &'static str,
-        stores: &'a [&'a str],
-    }
     match down {
-        [] => Health { status: 200, body: json(&UpBody { status: "ok" }) },
-        stores => Health { status: 503, body: json(&DownBody { status: "down", stores }) },
+        [] => Health { status: 200, body: json(&object! { status: "ok" }) },
+        stores => Health { status: 503, body: json(&object! { status: "down", stores: stores }) },
     }
 }
 

@@ -38,6 +38,22 @@ impl Serialize for Thousandths {
     }
 }
 
+/// Makes a JSON object of members in this order, for [`json`]. It is a struct with a type parameter for each member.
+macro_rules! object {
+    ($($member:ident: $value:expr),* $(,)?) => {{
+        #[allow(non_camel_case_types)]
+        let object = {
+            #[derive(serde::Serialize)]
+            struct Object<$($member),*> {
+                $($member: $member,)*
+            }
+            Object { $($member: $value,)* }
+        };
+        object
+    }};
+}
+pub(super) use object;
+
 /// Returns a value as JSON. It consists of names and numbers, so that encoding cannot fail.
 pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()

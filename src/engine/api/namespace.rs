@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::json::{Thousandths, json};
+use super::json::{Thousandths, json, object};
 use crate::engine::report::status::NamespaceStatus;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
@@ -10,67 +10,18 @@ use crate::policy::window::WindowSize;
 /// Answers [`ApiCall::Namespace`](super::ApiCall::Namespace) for a namespace that counts in windows of `sizes`.
 pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> String {
     #[derive(Serialize)]
-    struct NamespaceBody<'a> {
-        name: &'a str,
-        zone: &'a str,
-        store: Option<&'a str>,
-        sync_rate: RateBody,
-        window_sizes: Vec<Thousandths>,
-        keys: u64,
-        hits: Thousandths,
-        requests: RequestsBody,
-        sync: SyncsBody,
-        clock_offset: Option<Thousandths>,
-    }
-    #[derive(Serialize)]
     #[serde(untagged)]
     enum RateBody {
         Off(&'static str),
         Seconds(Thousandths),
     }
-    #[derive(Serialize)]
-    struct RequestsBody {
-        passed: u64,
-        rejected: u64,
-        rejected_dry_run: u64,
-        error: u64,
-    }
-    #[derive(Default, Serialize)]
-    struct SyncsBody {
-        last_at: Option<Thousandths>,
-        last_result: Option<&'static str>,
-        duration: Option<Thousandths>,
-        pushed_keys: Option<u64>,
-        fetched_keys: Option<u64>,
-        pending_keys: Option<u64>,
-        dropped_hits: Option<Thousandths>,
-        excess_hits: Option<Thousandths>,
-        lease_pid: Option<u32>,
-        nodes: Option<u64>,
-    }
-    let &NamespaceStatus { name, zone, store, stats, syncs, pending, .. } = namespace;
-    let sync = syncs.map_or_else(SyncsBody::default, |syncs| SyncsBody {
-        last_at: syncs.last().map(Thousandths::from),
-        last_result: syncs.is_up().map(|is_up| if is_up { "ok" } else { "error" }),
-        duration: syncs.last().map(|_| Thousandths::of(syncs.duration)),
-        pushed_keys: Some(syncs.pushed),
-        fetched_keys: Some(syncs.fetched),
-        pending_keys: pending,
-        dropped_hits: Some(Thousandths::of(stats.dropped)),
-        excess_hits: Some(Thousandths::of(stats.excess)),
-        lease_pid: syncs.holder,
-        nodes: namespace.nodes,
-    });
+    let NamespaceStatus { stats, syncs, .. } = namespace;
     let [passed, rejected, rejected_dry_run] = stats.outcomes;
-    let offset = |syncs: crate::table::SyncStats| {
-        let is_known = syncs.last_success.is_some();
-        is_known.then_some(Thousandths(syncs.clock_offset))
-    };
-    let sizes = sizes.iter();
-    json(&NamespaceBody {
-        name,
-        zone,
-        store,
+    let last = syncs.and_then(|it| it.last());
+    json(&object! {
+        name: namespace.name,
+        zone: namespace.zone,
+        store: namespace.store,
         sync_rate: match namespace.sync {
             SyncMode::Local => RateBody::Off("off"),
             SyncMode::Synchronous => RateBody::Seconds(Thousandths(0)),
@@ -79,12 +30,31 @@ pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> Strin
                 RateBody::Seconds(Thousandths::of(millis))
             }
         },
-        window_sizes: sizes.map(|size| Thousandths::of(size.millis())).collect(),
+        window_sizes: sizes.iter().map(|it| Thousandths::of(it.millis())).collect::<Vec<_>>(),
         keys: stats.keys(),
         hits: Thousandths((stats.hits as i64).max(0)),
-        requests: RequestsBody { passed, rejected, rejected_dry_run, error: stats.error() },
-        sync,
-        clock_offset: syncs.and_then(offset),
+        requests: object! {
+            passed: passed,
+            rejected: rejected,
+            rejected_dry_run: rejected_dry_run,
+            error: stats.error(),
+        },
+        // Without a sync, all of its members are null.
+        sync: object! {
+            last_at: last.map(Thousandths::from),
+            last_result: syncs.and_then(|it| it.is_up()).map(|it| if it { "ok" } else { "error" }),
+            duration: last.and(*syncs).map(|it| Thousandths::of(it.duration)),
+            pushed_keys: syncs.map(|it| it.pushed),
+            fetched_keys: syncs.map(|it| it.fetched),
+            pending_keys: namespace.pending,
+            dropped_hits: syncs.map(|_| Thousandths::of(stats.dropped)),
+            excess_hits: syncs.map(|_| Thousandths::of(stats.excess)),
+            lease_pid: syncs.and_then(|it| it.holder),
+            nodes: namespace.nodes,
+        },
+        clock_offset: syncs
+            .filter(|it| it.last_success.is_some())
+            .map(|it| Thousandths(it.clock_offset)),
     })
 }
 

@@ -1,8 +1,6 @@
 //! The answer to a request for the overview of a node.
 
-use serde::Serialize;
-
-use super::json::{Thousandths, json};
+use super::json::{Thousandths, json, object};
 use crate::engine::report::status::{NamespaceStatus, Status};
 
 /// The answer to [`ApiCall::Overview`](super::ApiCall::Overview), in pieces that take a bounded time to write.
@@ -33,65 +31,43 @@ impl<'c> Overview<'c> {
     }
 
     fn zones(&self) -> String {
-        #[derive(Serialize)]
-        struct ZoneBody<'a> {
-            name: &'a str,
-            size: usize,
-            keys: u64,
-            evicted: EvictedBody,
-        }
-        #[derive(Serialize)]
-        struct EvictedBody {
-            ended: u64,
-            sent: u64,
-            unsent: u64,
-        }
-        let zones = self.status.zones.iter().map(|zone| ZoneBody {
-            name: zone.name,
-            size: zone.size,
-            keys: zone.keys,
-            evicted: EvictedBody {
-                ended: zone.stats.evicted_ended,
-                sent: zone.stats.evicted_sent,
-                unsent: zone.stats.evicted_unsent,
-            },
+        let zones = self.status.zones.iter().map(|zone| {
+            object! {
+                name: zone.name,
+                size: zone.size,
+                keys: zone.keys,
+                evicted: object! {
+                    ended: zone.stats.evicted_ended,
+                    sent: zone.stats.evicted_sent,
+                    unsent: zone.stats.evicted_unsent,
+                },
+            }
         });
         let (version, zones) = (env!("CARGO_PKG_VERSION"), json(&zones.collect::<Vec<_>>()));
         format!("{{\"version\":\"{version}\",\"zones\":{zones},\"namespaces\":[")
     }
 
     fn namespaces(&self, from: usize) -> String {
-        #[derive(Serialize)]
-        struct NameBody<'a> {
-            name: &'a str,
-            zone: &'a str,
-            store: Option<&'a str>,
-        }
         let mut text = String::new();
         let namespaces = self.status.namespaces.iter().enumerate();
         for (index, namespace) in namespaces.skip(from).take(Self::NAMES) {
             if index > 0 {
                 text.push(',');
             }
-            let &NamespaceStatus { name, zone, store, .. } = namespace;
-            text.push_str(&json(&NameBody { name, zone, store }));
+            let NamespaceStatus { name, zone, store, .. } = namespace;
+            text.push_str(&json(&object! { name: name, zone: zone, store: store }));
         }
         text
     }
 
     fn stores(&self) -> String {
-        #[derive(Serialize)]
-        struct StoreBody<'a> {
-            name: &'a str,
-            strategy: &'a str,
-            up: Option<bool>,
-            clock_offset: Option<Thousandths>,
-        }
-        let stores = self.status.stores.iter().map(|store| StoreBody {
-            name: store.name,
-            strategy: store.strategy,
-            up: store.is_up,
-            clock_offset: store.clock_offset().map(Thousandths),
+        let stores = self.status.stores.iter().map(|store| {
+            object! {
+                name: store.name,
+                strategy: store.strategy,
+                up: store.is_up,
+                clock_offset: store.clock_offset().map(Thousandths),
+            }
         });
         format!("],\"stores\":{}}}", json(&stores.collect::<Vec<_>>()))
     }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::counting::Counting;
 use super::error::ApiError;
-use super::json::{Thousandths, json};
+use super::json::{Thousandths, json, object};
 use super::key::{check_key, not_accounted};
 use super::request::CountersCall;
 use crate::engine::{Namespace, RateLimiting};
@@ -51,25 +51,17 @@ pub fn counters(
     counting: &Counting<'_>,
     clock: &impl Clock,
 ) -> Result<String, ApiError> {
-    #[derive(Serialize)]
-    struct CountersBody {
-        counters: Vec<CounterBody>,
-    }
     check_key(&call.read.key)?;
     let mut counters = Vec::new();
     for counter in counters_of(call, namespace, counting)? {
         counters.extend(counter.body(&counter.reading(&call.read.key, namespace, clock)?));
     }
-    Ok(json(&CountersBody { counters }))
+    Ok(json(&object! { counters: counters }))
 }
 
 /// Returns the answer that lists these counters as reset.
 pub(super) fn reset_body(reset: Vec<CounterBody>) -> String {
-    #[derive(Serialize)]
-    struct ResetBody {
-        reset: Vec<CounterBody>,
-    }
-    json(&ResetBody { reset })
+    json(&object! { reset: reset })
 }
 
 /// A counter in an answer, with its rate.

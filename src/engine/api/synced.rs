@@ -1,22 +1,14 @@
 //! The answer to a request for a sync of a namespace.
 
-use serde::Serialize;
-
 use super::error::ApiError;
-use super::json::json;
+use super::json::{json, object};
 use crate::engine::Report;
 
 /// Returns the status and the body of the answer after a sync; `None` if it failed or did not end in time.
 pub fn synced(report: Option<Report>) -> (u16, String) {
-    #[derive(Serialize)]
-    struct SyncedBody {
-        status: &'static str,
-        pushed_keys: usize,
-        fetched_keys: usize,
-    }
     match report {
         Some(report) => {
-            let body = SyncedBody {
+            let body = object! {
                 status: "ok",
                 pushed_keys: report.pushed,
                 fetched_keys: report.fetched,

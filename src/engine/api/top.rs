@@ -1,50 +1,30 @@
 //! The answer to a request for the most rejected keys.
 
-use serde::Serialize;
-
-use super::json::json;
+use super::json::{json, object};
 use crate::engine::Namespace;
 use crate::policy::key::key_and_counter;
 use crate::policy::window::Clock;
-use crate::table::RejectedKey;
 
 /// The default number of keys in an answer.
 pub(super) const DEFAULT_TOP: usize = 20;
 
 /// Answers [`ApiCall::Top`](super::ApiCall::Top) with the `limit` most rejected keys of `namespace`.
 pub fn top(namespace: &Namespace<'_>, limit: usize, clock: &impl Clock) -> String {
-    #[derive(Serialize)]
-    struct TopBody {
-        keys: Vec<RejectedKeyBody>,
-        missed: u64,
-        followed: usize,
-    }
     let top = namespace.table().top_rejected(namespace.index(), clock.now());
-    json(&TopBody {
-        keys: top.keys.iter().take(limit).map(RejectedKeyBody::of).collect(),
+    let keys = top.keys.iter().take(limit).map(|rejected| {
+        let (key, counter) = key_and_counter(&rejected.name);
+        object! {
+            key: encoded(key),
+            counter: counter.map(encoded),
+            rejected: rejected.count,
+            error: rejected.error,
+        }
+    });
+    json(&object! {
+        keys: keys.collect::<Vec<_>>(),
         missed: top.missed,
         followed: top.followed,
     })
-}
-
-#[derive(Serialize)]
-struct RejectedKeyBody {
-    key: String,
-    counter: Option<String>,
-    rejected: u64,
-    error: u64,
-}
-
-impl RejectedKeyBody {
-    fn of(key: &RejectedKey) -> RejectedKeyBody {
-        let (name, counter) = key_and_counter(&key.name);
-        RejectedKeyBody {
-            key: encoded(name),
-            counter: counter.map(encoded),
-            rejected: key.count,
-            error: key.error,
-        }
-    }
 }
 
 /// Encodes a key for use in a path, in a query, and in any text.
