@@ -1,15 +1,15 @@
-//! Datastores: what the nodes of a cluster count together.
+//! Datastores, in which the nodes of a cluster count together.
 //!
 //! A folder uses only those above it in this list:
 //!
-//! - [`contract`]: what every datastore does for the nodes; start at [`contract::strategy`]
+//! - [`contract`]: the interface of all datastores; start at [`contract::strategy`]
 //! - `decide`: decisions that this side computes
 //! - [`net`]: connections to servers
-//! - [`settings`]: settings that every kind of datastore has
+//! - [`settings`]: settings of all kinds of datastores
 //! - `redis`: Redis and Valkey; `postgres`: PostgreSQL; `cassandra`: Apache Cassandra
 //!
-//! [`registry`] has the kinds of datastores that there are, [`block`] reads a `ratelimit_store` block, and [`retry`] says how
-//! soon a store that failed is tried again.
+//! [`registry`] lists the kinds of datastores, [`block`] reads a `ratelimit_store` block, and
+//! [`retry`] has the pauses before a failed store is tried again.
 #![forbid(unsafe_code)]
 
 #[cfg(not(loom))]

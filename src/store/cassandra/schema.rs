@@ -1,4 +1,4 @@
-//! The keyspace and the tables: their names, what they are like, and how they come to be.
+//! The keyspace and the tables: their names, columns and creation.
 
 use core::time::Duration;
 
@@ -12,14 +12,14 @@ use super::options::CassandraOptions;
 use crate::store::contract::error::Failure;
 use crate::store::contract::options::Credentials;
 
-/// Statements that create the tables; docs/cassandra.md has them, too.
+/// Statements that create the tables. docs/cassandra.md shows them, too.
 pub(super) const SCHEMA: &str = include_str!("schema.cql");
 
 /// Longest time for creating missing tables.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The tables, each with what stands for it in statements, and with its columns in the order of their
-/// names: `p` is of the key of the partition, `c` of what rows are ordered by in it.
+/// The tables, each with its placeholder in statements, and its columns by name: `p` marks a column
+/// of the partition key, `c` a clustering column.
 const TABLES: [(&str, &str, &str); 5] = [
     ("shards", "_shards", "epoch bigint, namespace text p0, shard int p1"),
     (
@@ -41,7 +41,7 @@ const TABLES: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// The names of keyspace and tables, and how the keyspace would be created.
+/// The names of keyspace and tables, and the replication of a new keyspace.
 #[derive(Debug)]
 pub(super) struct CqlTables {
     keyspace: Box<str>,
@@ -61,7 +61,7 @@ impl CqlTables {
         }
     }
 
-    /// Puts the names of the tables in the place of what stands for them in a statement.
+    /// Replaces the placeholders in a statement by the names of the tables.
     pub(super) fn fill(&self, statement: &str) -> String {
         let mut filled = statement.to_owned();
         for (place, suffix, _) in TABLES {
@@ -71,7 +71,7 @@ impl CqlTables {
         filled
     }
 
-    /// Looks at the tables, and creates what is missing.
+    /// Checks the tables, and creates missing ones.
     pub(super) async fn provide(
         &self,
         session: &Session,
@@ -115,8 +115,9 @@ impl CqlTables {
         Ok(())
     }
 
-    /// The statement that creates a table, unless another node is faster. It names the table's id: where
-    /// several nodes of a ring are asked at the same time, each chooses one, and they may never agree.
+    /// Returns the statement that creates a table, unless another node is faster. It contains the
+    /// table's id: if several nodes of a ring execute it at the same time, each would choose an id,
+    /// and they might never agree.
     fn create_statement(&self, statement: &str, place: &str, table: &str) -> String {
         let name = format!("{}.{table} {statement}", self.keyspace);
         let digest = Sha256::digest(name.as_bytes());
@@ -172,7 +173,7 @@ impl CqlTables {
     }
 }
 
-/// A column as [`TABLES`] has it.
+/// Returns a column in the form of [`TABLES`].
 fn described((_, column, of_type, kind, position): &Column) -> String {
     match &**kind {
         "partition_key" => format!("{column} {of_type} p{position}"),

@@ -1,16 +1,17 @@
-//! The share of others' changes that one exchange reads: less after an exchange that took too long.
+//! The share of other nodes' changes that one exchange reads: less after an exchange that took too
+//! long.
 
-/// A share of what is usually read.
+/// A share of the usual number.
 #[derive(Debug, Default)]
 pub(super) struct ReadShare {
     /// Number of halvings.
     halvings: u32,
-    /// Whether something is being read; if the exchange has ended, it took too long.
+    /// Whether an exchange is reading. If it has ended, it took too long.
     is_reading: bool,
 }
 
 impl ReadShare {
-    /// Half of a batch is not read.
+    /// More halvings would read less than one counter of a batch.
     const MOST_HALVINGS: u32 = 9;
 
     /// Begins an exchange, after one that may have taken too long.
@@ -21,28 +22,28 @@ impl ReadShare {
         }
     }
 
-    /// Returns whether an exchange that pushes reads nothing besides, so that it is not as slow as that.
+    /// Returns whether an exchange that pushes reads nothing, so that it is fast enough.
     pub(super) fn is_apart(&self) -> bool {
         self.halvings > 0
     }
 
-    /// Notes that something is read from now on.
+    /// Records that reading begins.
     pub(super) fn read(&mut self) {
         self.is_reading = true;
     }
 
-    /// Returns the share of a number, one at least.
+    /// Returns the share of `number`, at least one.
     pub(super) fn of(&self, number: usize) -> usize {
         number.checked_shr(self.halvings).unwrap_or(0).max(1)
     }
 
-    /// Notes that it was read in time: next time, it may be twice as much.
+    /// Records that the reading ended in time. Doubles the share for the next exchange.
     pub(super) fn done(&mut self) {
         self.is_reading = false;
         self.halvings = self.halvings.saturating_sub(1);
     }
 
-    /// Notes that the exchange failed, but not for want of time.
+    /// Records that the exchange failed, but not for lack of time.
     pub(super) fn failed(&mut self) {
         self.is_reading = false;
     }

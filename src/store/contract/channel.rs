@@ -1,41 +1,41 @@
-//! Pushes of other nodes as they happen: the terms in which a channel tells them.
+//! The channel of a store, by which nodes learn of other nodes' pushes immediately.
 //!
-//! It carries no counts that matter: what was missed, or came twice, is put right by the node's next
-//! exchange, whose answer is the truth. So a datastore may forget it at any time.
+//! Counts on the channel are only hints: a missed or repeated one is corrected by the node's next
+//! exchange, whose answer is authoritative. So a datastore may drop them at any time.
 
 use super::batch::{Count, Epoch, NodeId, Position};
 use super::shard::Shard;
 
-/// A shard that a node listens to.
+/// A shard whose channel a node listens to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     /// The shard.
     pub shard: Shard,
-    /// The epoch that it is in.
+    /// The shard's epoch.
     pub epoch: Epoch,
-    /// After which of its changes.
+    /// Only changes after this position are received.
     pub after: Position,
-    /// The node that listens: what it pushes itself is no news to it.
+    /// The listening node, whose own pushes are not news.
     pub node: NodeId,
 }
 
-/// A batch that some node pushed, or several.
+/// One or several batches of other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushNews {
     /// The shard.
     pub shard: Shard,
-    /// The epoch that it was in.
+    /// The shard's epoch at that time.
     pub epoch: Epoch,
-    /// Node that pushed, which may be the listening one. Several batches have none.
+    /// Node that pushed, which may be the listening one. Unspecified for several batches.
     pub node: NodeId,
-    /// Position of the shard's changes with the batch.
+    /// Position of the shard's changes after the batch.
     pub position: Position,
-    /// The counters of the batch, with their totals as of that position.
+    /// The counters of the batch, with their totals at that position.
     pub counts: Vec<Count>,
 }
 
 impl Subscription {
-    /// Whether this is where some news came from.
+    /// Returns whether news came from this subscription.
     pub fn is_of(&self, news: &PushNews) -> bool {
         self.epoch == news.epoch && self.shard == news.shard
     }

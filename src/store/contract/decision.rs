@@ -1,9 +1,9 @@
-//! Decisions that a datastore makes, each before its request goes on: synchronous mode.
+//! Decisions of a datastore about requests that wait for them: synchronous mode.
 //!
-//! The counts are those that [`push_diffs`](super::strategy::Strategy::push_diffs) adds to, so that
-//! nodes that push and nodes that ask may share a namespace: what a decision charges is a change
-//! that others are told of. Nothing is numbered: a question whose answer was lost is not asked
-//! again, and may have been charged.
+//! The counts are those of [`push_diffs`](super::strategy::Strategy::push_diffs), so nodes that
+//! push and nodes that ask can share a namespace, and a decision's charge is a change that other
+//! nodes receive. Questions have no ids: one whose answer was lost is not asked again, and may have
+//! been charged.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -14,42 +14,43 @@ use crate::policy::hits::Hits;
 use crate::policy::reserve::Witness;
 use crate::policy::window::{UnixMillis, WindowSize};
 
-/// A list of mostly one element, which needs no memory of its own.
+/// A list that mostly has one element, for which it allocates no memory.
 pub type Few<T> = SmallVec<[T; 1]>;
 
-/// The bytes of a key; most need no memory of their own.
+/// The bytes of a key, mostly without allocated memory.
 pub type KeyBytes = SmallVec<[u8; 32]>;
 
-/// A request, or another hit, that limits are asked to admit.
+/// A request, or another hit, that limits must admit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Whether it is charged although a limit refuses it; otherwise, it is charged to all counters or
-    /// to none.
+    /// Whether it is charged even if a limit refuses it. Otherwise it is charged in all counters or
+    /// in none.
     pub counts_rejected: bool,
     /// Counters of the question, each once.
     pub counters: Few<AskedCounter>,
-    /// The limits, all of which must admit it. There may be none: then it is charged.
+    /// The limits, all of which must admit it. Without limits it is charged.
     pub limits: Few<AskedLimit>,
 }
 
 impl Question {
-    /// The most that are asked at once.
+    /// Most questions that are asked at once.
     pub const MAX_AT_ONCE: usize = 128;
 
-    /// Whether it repairs a count that is below zero: others read that as zero.
+    /// Returns whether it repairs a negative count, which is read as zero.
     pub fn is_repair(&self) -> bool {
         self.limits.iter().any(|it| it.hits < Hits::ZERO)
     }
 
-    /// Whether it is so small that a store can be asked: it may have as many counters as a [`Batch`] has
-    /// diffs, and twice as many limits. One that fails would fail for all.
+    /// Returns whether it is small enough for a store: it may have as many counters as a [`Batch`]
+    /// has diffs, and twice as many limits. A store that fails on a question fails on all that are
+    /// asked with it.
     pub fn can_be_asked(&self) -> bool {
         self.counters.len() <= Batch::MAX_DIFFS && self.limits.len() / 2 <= Batch::MAX_DIFFS
     }
 
-    /// Returns how many of `questions`, from the first on, may be asked at once so that a store
-    /// takes a few milliseconds: bounded like a [`Batch`] by the counters and the bytes of their
-    /// keys, a log being as much as a few counters. At least one, if there are any.
+    /// Returns how many of `questions`, from the first on, may be asked at once, so that a store
+    /// takes a few milliseconds. Like a [`Batch`], they are bounded by the counters and by the
+    /// bytes of their keys; a log counts as several counters. At least one, if there are any.
     pub fn at_once(questions: &[Question]) -> usize {
         let (mut counters, mut bytes) = (0_usize, 0_usize);
         let fit = questions.iter().take_while(|question| {
@@ -64,14 +65,14 @@ impl Question {
     }
 
     /// Returns the level to which rejected hits fill the bucket with this index, by its first
-    /// limit. `None`: rejected hits do not count, or the counter has no limit.
+    /// limit. `None` if rejected hits do not count, or the counter has no limit.
     pub fn filled_to(&self, counter: usize) -> Option<Hits> {
         let mut limits = self.limits.iter().filter(|_| self.counts_rejected);
         let first = limits.find(|limit| limit.counter == counter);
         first.map(|limit| limit.hits)
     }
 
-    /// Returns the question that gives back the charges of this one.
+    /// Returns the question that refunds the charges of this one.
     pub fn refund(&self) -> Question {
         let counters = self.counters.iter();
         let counters = counters.map(|counter| AskedCounter {
@@ -81,13 +82,13 @@ impl Question {
         Question { counters: counters.collect(), ..Question::nothing() }
     }
 
-    /// One about nothing.
+    /// Returns a question without counters and limits.
     pub fn nothing() -> Question {
         Question { counts_rejected: false, counters: Few::new(), limits: Few::new() }
     }
 
-    /// Questions that need of the store what `questions` do: they charge each kind of their counters as little as can
-    /// be, with a key that no client has.
+    /// Returns questions that require the same of the store as `questions`: they charge each kind
+    /// of counter the minimum, under a key that no client can have.
     pub fn trials(questions: &[Question]) -> Vec<Question> {
         let mut trials: Vec<Question> = Vec::new();
         for AskedCounter { shard, kind, .. } in questions.iter().flat_map(|it| &it.counters) {
@@ -103,11 +104,11 @@ impl Question {
         trials
     }
 
-    /// The trial of a kind of counters in a shard.
+    /// Returns the trial question of a kind of counter in a shard.
     pub fn trial(shard: Shard, kind: StoredKind) -> Question {
         let counter = AskedCounter {
             shard,
-            // A key that begins so is digested: see `policy::key`.
+            // Keys with this beginning are digested: see `policy::key`.
             key: KeyBytes::from_slice(b"sha256:trial"),
             kind,
             size: WindowSize::MIN,
@@ -116,7 +117,7 @@ impl Question {
         Question { counters: smallvec![counter], ..Question::nothing() }
     }
 
-    /// One whose answer tells only that the shard is answered for.
+    /// Returns a question that only finds out whether the shard's store answers.
     pub fn probe(shard: Shard) -> Question {
         let counter = AskedCounter {
             shard,
@@ -129,25 +130,25 @@ impl Question {
     }
 }
 
-/// A counter, and what it is charged.
+/// A counter, and its charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedCounter {
     /// Shard of the counter.
     pub shard: Shard,
     /// The key: 1 to 65535 bytes, any.
     pub key: KeyBytes,
-    /// Kind of stored state; of a bucket, with the rate at which it leaks.
+    /// Kind of the stored state; a bucket's kind has its rate.
     pub kind: StoredKind,
     /// The size of the window.
     pub size: WindowSize,
-    /// The hits that are charged; zero only asks, and less gives back. Of a level, what is above zero
-    /// is a hit, whether it is charged or refused.
+    /// The hits to charge; zero only asks, and a negative number refunds. In a level, a positive
+    /// number is a hit, even if it is refused.
     pub cost: Hits,
 }
 
 impl AskedCounter {
-    /// Returns the number of counters of two windows for which a store takes as long, at most: a
-    /// log may have 100,000 entries.
+    /// Returns an upper bound of the window counters for which a store takes as long. A log may
+    /// have 100,000 entries.
     fn weight(&self) -> usize {
         match self.kind {
             StoredKind::Log => 4,
@@ -159,14 +160,14 @@ impl AskedCounter {
 /// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedLimit {
-    /// The index of the counter.
+    /// Index of the counter.
     pub counter: usize,
     /// Algorithm that reads its windows.
     pub algorithm: Algorithm,
-    /// The most hits; of a bucket, what it holds. One below zero admits while the count of the present window is not
-    /// above it.
+    /// The limit's hits, or a bucket's capacity. A negative limit admits while the current window's
+    /// count is not above it.
     pub hits: Hits,
-    /// The cost that is to be admitted, as [`Algorithm::admits`] says.
+    /// The cost to admit, as in [`Algorithm::admits`].
     pub cost: Hits,
 }
 
@@ -175,30 +176,30 @@ pub struct AskedLimit {
 pub struct Answer {
     /// Whether each limit admits the request.
     pub admitted: Few<bool>,
-    /// Readings of each counter after the decision, by the store's clock. A log's reading tells
-    /// when all moving limits on the counter have room.
+    /// The reading of each counter after the decision, by the store's clock. A log's reading
+    /// contains the time when all moving limits of the counter have room.
     pub readings: Few<Reading>,
     /// Whether a refusal may rest on charges that do not last.
     pub certainty: Certainty,
 }
 
-/// The certainty of a refusal: whether it rests on charges that stay. Charges of a store that
-/// decides in one step stay; those of a [decider](Decider) that charges first and then reads may be
-/// taken back.
+/// The certainty of a refusal: whether the charges that it rests on stay. A store that decides
+/// atomically always has final charges; a [decider](Decider) that charges first and then reads may
+/// take charges back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Certainty {
-    /// The limit is full.
+    /// The limit is certainly full.
     #[default]
     Settled,
-    /// Some of what fills the limit may be a charge that another decider takes back.
+    /// The charges that fill the limit may include some that another decider takes back.
     Unsettled,
-    /// There was room before it was charged, and none after: others charged at the same time. It was taken back,
-    /// and may be admitted if it is asked again.
+    /// There was room before the charge and none after it, since others charged at the same time.
+    /// The charge was taken back, and the question may be admitted if it is asked again.
     Raced,
 }
 
 impl Certainty {
-    /// The number that a message has in its place.
+    /// Returns the certainty's number in messages.
     pub fn to_word(self) -> u64 {
         match self {
             Certainty::Settled => 0,
@@ -207,7 +208,7 @@ impl Certainty {
         }
     }
 
-    /// Reads what [`Certainty::to_word`] made.
+    /// Inverts [`Certainty::to_word`]; `None` for other numbers.
     pub fn from_word(word: u64) -> Option<Certainty> {
         let all = [Certainty::Settled, Certainty::Unsettled, Certainty::Raced];
         all.into_iter().find(|it| it.to_word() == word)
@@ -217,65 +218,66 @@ impl Certainty {
 /// The decisions on several questions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// The store's clock: all decisions are of this moment.
+    /// Time of the store's clock, at which all decisions were made.
     pub now: UnixMillis,
     /// In the order of the questions, in which they were decided.
     pub answers: Vec<Answer>,
 }
 
-/// A shard's history as a decision tells it.
+/// A shard's history, as returned with a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardHistory {
     /// The name of the exchange.
     pub witness: Witness,
-    /// Whether the store has the exchange that it was to [follow](Decider::follow).
+    /// Whether the store still has the exchange that it was told to [follow](Decider::follow).
     pub is_whole: bool,
 }
 
-/// A datastore that decides. Each question is decided in one atomic step, so that just as many hits are
-/// admitted as a limit says, however many ask at the same time.
+/// A datastore that decides. It decides about each question in one atomic step, so that exactly as
+/// many hits are admitted as a limit allows, however many ask at the same time.
 ///
-/// One that keeps [`Absolute`](super::strategy::Absolute) counts has no step in which it reads what others
-/// were charged and charges. It may charge, then read, and take the charge back: so never more is
-/// admitted; but of questions that race for the last hits all may be refused, which their answers say
-/// ([`Certainty`]), and a charge stays whose asker ends in between.
+/// A store with [`Absolute`](super::strategy::Absolute) counts cannot read and charge atomically.
+/// It may charge, then read, and take the charge back. Then a limit is never exceeded, but of
+/// questions that race for the last hits all may be refused, which their answers say
+/// ([`Certainty`]); and if the asker ends in between, its charge stays.
 ///
-/// One whose keys are all in one shard ([`Strategy::shards`] is 1) decides about several shards, of
-/// different namespaces, in one step; others about one shard, and the caller splits what it asks.
+/// A store with one shard ([`Strategy::shards`] is 1) decides about shards of several namespaces in
+/// one step; others decide about one shard, and the caller splits its questions.
 #[expect(async_fn_in_trait, reason = "as for `Strategy`")]
 pub trait Decider: Strategy {
-    /// Kinds of state that it keeps, a bucket at no rate: other algorithms are not asked for. A
-    /// store that only counts has none, and is asked nothing; for the registry, its `decide` is an
-    /// error then.
+    /// Kinds of state that it stores, with a bucket at rate zero; it is asked only about these. A
+    /// store that only counts has none and is asked nothing; for the registry, its `decide` returns
+    /// an error.
     const KINDS: &'static [StoredKind];
 
-    /// Has the next [`decide`](Decider::decide) about a shard tell its history, after the exchange with this name.
+    /// Makes the next [`decide`](Decider::decide) about a shard return its history after the
+    /// exchange with this name.
     fn follow(&mut self, shard: &Shard, after: Option<Witness>) {
         let _ = (shard, after);
     }
 
-    /// Takes what the last [`decide`](Decider::decide) told of the history of a shard. `None`: the store does not tell, or
-    /// was not asked to.
+    /// Takes the history of a shard from the last [`decide`](Decider::decide). `None` if the store
+    /// does not support that, or was not asked to.
     fn take_history(&mut self, shard: &Shard) -> Option<ShardHistory> {
         let _ = shard;
         None
     }
 
-    /// Decides on questions, one after the other in their order: each with what the ones before were
-    /// charged, and none with half of what others were. A shard that has no epoch is given `proposed`;
-    /// of several, further ones may be given others.
+    /// Decides about questions one after another, each with the charges of those before it, and
+    /// never with a part of another charge. Gives a shard without an epoch the epoch `proposed`; if
+    /// several shards have none, later ones may get others.
     ///
-    /// Without questions, it tells whether the store would answer one; whether a certain shard of
-    /// several would be answered for, a question tells that only asks.
+    /// Without questions, finds out whether the store answers; for one of several shards, a
+    /// question that only asks does that.
     ///
-    /// A sensible number of questions is what [`Question::at_once`] says; more hold the store's server
-    /// for longer.
+    /// [`Question::at_once`] returns a reasonable number of questions. More block the store's
+    /// server for longer.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; whether anything was charged is then unknown, unless
-    /// [`StoreError::may_have_applied`] says that it was not. Questions about several shards that are
-    /// not decided in one step are refused.
+    /// [`StoreError`]. It is then unknown whether anything was charged, unless
+    /// [`StoreError::may_have_applied`] says that it was not.
+    /// Questions about several shards that cannot be decided in one step are refused.
     async fn decide(
         &mut self,
         node: NodeId,
@@ -310,7 +312,7 @@ mod tests {
             (128, 1, 256, 128),
             (128, 1, 272, 120),
             (128, 2, 272, 60),
-            // One is asked whatever it is like.
+            // At least one is always asked.
             (2, 500, 10, 1),
             (2, 200, 272, 1),
         ] {

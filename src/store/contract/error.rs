@@ -6,82 +6,82 @@ use core::time::Duration;
 
 use super::server::ServerAddress;
 
-/// An exchange with a datastore that failed. Never holds a user's name or a password.
+/// A failed exchange with a datastore. Never contains a user's name or a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
-    /// The server that was talked to, or that was tried last.
+    /// The server that was asked, or the last one that was tried.
     pub server: ServerAddress,
     /// Failure of the exchange.
     pub failure: Failure,
-    /// The servers that were tried before, in their order, and what happened with each.
+    /// The servers that were tried before, in order, with their failures.
     pub earlier: Box<[(ServerAddress, Failure)]>,
 }
 
 /// A failure of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// There was no connection, and none could be made. Holds the cause.
+    /// No connection could be made; with the cause.
     Unreachable(Box<str>),
-    /// A sentinel knows no primary. Holds why.
+    /// A sentinel does not know the primary; with the reason.
     NoPrimary(Box<str>),
-    /// The server does not accept the user or the password, or they may not do what is needed.
-    /// Holds which.
+    /// The server rejects the user or the password, or the user lacks a right; with the reason.
     Denied(Box<str>),
-    /// The server is in no state to do what it was asked, and has not begun.
+    /// The server cannot execute the request in its state, and has not begun.
     Refused(Refusal),
-    /// The server answered with another error, which may have happened midway. Holds it.
+    /// The server returned another error, maybe after it had begun; with the error.
     Failed(Box<str>),
-    /// There was no answer within this time.
+    /// No answer arrived within this time.
     TimedOut(Duration),
-    /// Too few replicas answered in time to know whether the store has done it. Holds
+    /// Too few replicas answered in time to know whether the store has executed the request; with
     /// the server's words.
     Unconfirmed(Box<str>),
-    /// The connection broke before there was an answer. Holds the cause.
+    /// The connection was closed before an answer arrived; with the cause.
     Disconnected(Box<str>),
-    /// The answer makes no sense. Holds what is wrong with it.
+    /// The answer is invalid; with the reason.
     Misunderstood(Box<str>),
-    /// The server lacks something, or has another thing in its place. Holds what; nothing was done.
+    /// The server lacks something, or has something else in its place; with a description. Nothing
+    /// was executed.
     Unusable(Box<str>),
-    /// The options ask for what this build cannot do. Holds what.
+    /// This build does not support an option; with its name.
     Unsupported(&'static str),
 }
 
-/// The reason why a server does nothing at the moment.
+/// The reason why a server executes nothing at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is a replica, on which nothing can be written.
+    /// It is a replica, which accepts no writes.
     ReadOnly,
     /// It is a replica that has lost its primary.
     PrimaryDown,
-    /// It is reading its data in.
+    /// It is loading its data.
     Loading,
-    /// It has no memory left.
+    /// It is out of memory.
     OutOfMemory,
-    /// Another server has these keys. Holds which, in the words of the one that was asked.
+    /// Another server has these keys; with its address in the asked server's words.
     Moved(Box<str>),
-    /// Something else. Holds the server's own code for it.
+    /// Another reason; with the server's error code.
     Other(Box<str>),
 }
 
 impl StoreError {
-    /// Creates the error of a failure with one server.
+    /// Creates the error of a failure at one server.
     pub fn new(server: ServerAddress, failure: Failure) -> StoreError {
         StoreError { server, failure, earlier: Box::default() }
     }
 
-    /// Adds the errors of other servers that were tried before.
+    /// Adds the errors of servers that were tried before.
     pub fn after(self, earlier: Vec<StoreError>) -> StoreError {
         let earlier = earlier.into_iter().map(|it| (it.server, it.failure));
         StoreError { earlier: earlier.collect(), ..self }
     }
 
-    /// Whether the same may succeed a little later with the same configuration.
+    /// Returns whether the same request may succeed later, without a change of the configuration.
     pub fn is_transient(&self) -> bool {
         let earlier = self.earlier.iter().map(|(_, failure)| failure);
         earlier.chain([&self.failure]).any(Failure::is_transient)
     }
 
-    /// Whether the store may have done what it was asked: `false` if it has not.
+    /// Returns whether the store may have executed the request.
     pub fn may_have_applied(&self) -> bool {
         match self.failure {
             Failure::Failed(_)
@@ -126,7 +126,7 @@ impl Failure {
     }
 }
 
-/// Writes the failure as it follows the name of a server.
+/// Formats the failure as it follows a server's name.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

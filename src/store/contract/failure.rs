@@ -1,5 +1,5 @@
-//! Failures once their server is known, and whether anything was sent before; and the server's
-//! words that may be shown.
+//! Completes failures with their server and with what had been sent, and removes secrets from
+//! servers' words.
 
 use core::error::Error;
 
@@ -8,7 +8,7 @@ use super::options::Credentials;
 use super::server::ServerAddress;
 
 impl Failure {
-    /// Returns the failure of a connection that was being made: nothing was asked for yet.
+    /// Converts the failure of a connection attempt, before which nothing was sent.
     pub(crate) fn before_sending(self) -> Failure {
         match self {
             Failure::Disconnected(cause)
@@ -23,7 +23,7 @@ impl Failure {
         }
     }
 
-    /// Returns the failure after a batch, or a part of one, was sent, and may have been applied.
+    /// Converts the failure after a batch or a part of one was sent, which may have been applied.
     pub(crate) fn after_sending(self) -> Failure {
         match self {
             Failure::Unreachable(cause) => Failure::Disconnected(cause),
@@ -35,15 +35,15 @@ impl Failure {
 }
 
 impl StoreError {
-    /// Returns a function that makes a failure one of this server.
+    /// Returns a function that makes a failure an error of this server.
     pub(crate) fn of(server: &ServerAddress) -> impl FnOnce(Failure) -> StoreError {
         |failure| StoreError::new(server.clone(), failure)
     }
 }
 
 impl Credentials {
-    /// Replaces the user in a server's words by `instead`; `called` makes the server's form of the
-    /// name. `None`: the name or the password is still in them.
+    /// Replaces the user's name in a server's words by `instead`; `called` formats the name as the
+    /// server does. `None` if the name or the password is still contained.
     pub(crate) fn taken_out_of(
         &self,
         words: &str,
@@ -58,12 +58,12 @@ impl Credentials {
     }
 }
 
-/// An error and its causes: none holds what was sent.
+/// Formats an error and its causes, none of which contains sent data.
 pub(crate) fn chain(error: &dyn Error) -> Box<str> {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        // Most repeat their cause.
+        // Most errors repeat their cause.
         let cause_text = cause.to_string();
         if !text.contains(&cause_text) {
             text = format!("{text}: {cause_text}");

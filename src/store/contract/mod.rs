@@ -1,9 +1,9 @@
 //! The contract between a node and its datastores.
 //!
-//! - [`strategy`]: what each datastore does; start here
-//! - [`batch`], [`shard`], [`page`]: what is pushed and fetched; [`channel`]: pushes of others as they happen
+//! - [`strategy`]: the trait of datastores; start here
+//! - [`batch`], [`shard`], [`page`]: pushed and fetched data; [`channel`]: other nodes' pushes
 //! - [`decision`]: questions that a datastore decides
-//! - [`options`], [`server`]: settings and addresses; [`error`], [`failure`]: what can go wrong
+//! - [`options`], [`server`]: settings and addresses; [`error`], [`failure`]: errors
 
 pub(super) mod batch;
 pub mod channel;

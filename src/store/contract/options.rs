@@ -1,5 +1,5 @@
-//! The settings that every kind of datastore has, as the directives of a `ratelimit_store` block say
-//! them.
+//! The settings that all kinds of datastores have, from the directives of a `ratelimit_store`
+//! block.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,37 +9,37 @@ use std::sync::Arc;
 use super::server::ServerAddress;
 use crate::policy::options::text;
 
-/// The address of a datastore, and options of the connections to it.
+/// The servers of a datastore, and options of the connections to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// The servers, at least one, in the order in which they are tried: the datastore's own; the
-    /// seed nodes of a Redis Cluster; the sentinels.
+    /// The servers, at least one, in the order of attempts: the datastore's servers, the seed nodes
+    /// of a Redis Cluster, or sentinels.
     pub servers: Vec<ServerAddress>,
     /// The credentials.
     pub credentials: Credentials,
-    /// Longest time of one attempt to connect: 1 ms to 1 day.
+    /// Timeout of a connection attempt: 1 ms to 1 day.
     pub connect_timeout: Duration,
-    /// Longest time of one exchange: 1 ms to 1 day.
+    /// Timeout of an exchange: 1 ms to 1 day.
     pub timeout: Duration,
-    /// `None`: connections are not encrypted.
+    /// `None` if connections are not encrypted.
     pub tls: Option<TlsOptions>,
 }
 
-/// A user's name and password. Neither is ever shown.
+/// A user's name and password, which are never shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user; `None`: the datastore's default.
+    /// The user; `None` for the datastore's default.
     pub username: Option<Secret>,
     /// The password.
     pub password: Option<Secret>,
 }
 
-/// A text of at least one character that no log and no message shows.
+/// A non-empty text that no log and no message shows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
 impl Credentials {
-    /// Whether `words` have one of them in them, so that they must not be told.
+    /// Returns whether `words` contain a credential, so that they must not be shown.
     pub fn are_in(&self, words: &str) -> bool {
         let mut secrets = [&self.username, &self.password].into_iter().flatten();
         secrets.any(|secret| words.contains(secret.expose()))
@@ -47,18 +47,18 @@ impl Credentials {
 }
 
 impl Secret {
-    /// Reads a secret in UTF-8; `None` if `word` is none, or empty.
+    /// Parses a secret; `None` if `word` is empty, or not UTF-8.
     pub fn parse(word: &[u8]) -> Option<Secret> {
         text(word).map(Secret)
     }
 
-    /// The text, to be sent to the datastore and nowhere else.
+    /// Returns the text, which may only be sent to the datastore.
     pub fn expose(&self) -> &str {
         &self.0
     }
 }
 
-/// Tells that there is one, and nothing of it.
+/// Shows only that there is a secret.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(...)")
@@ -70,42 +70,42 @@ impl fmt::Debug for Secret {
 pub struct TlsOptions {
     /// Whether the server's certificate is verified.
     pub verify: bool,
-    /// The name that the certificate must have: a host's name or an IP address; `None`: the host
-    /// that was connected to.
+    /// The name that the certificate must have, as a host name or an IP address; `None` for the
+    /// host of the connection.
     pub name: Option<Box<str>>,
-    /// A file with the certificates that are trusted; `None`: the system's.
+    /// A file with the trusted certificates; `None` for the system's.
     pub trusted_certificate: Option<PemFile>,
-    /// Certificate and key of this side.
+    /// The client's certificate and key.
     pub identity: Option<TlsIdentity>,
 }
 
 /// A certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsIdentity {
-    /// The file with the certificate, and what links it to a root.
+    /// The file with the certificate and its chain.
     pub certificate: PemFile,
     /// The file with the private key.
     pub key: PemFile,
 }
 
-/// A file of certificates or with a key, which is read with the configuration: the workers that
-/// connect may not read it.
+/// A file with certificates or a key. It is read with the configuration, since workers may lack the
+/// right to read it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PemFile {
     /// Path of the file.
     pub path: PathBuf,
-    /// Content of the file; empty before it was read.
+    /// Content of the file; empty before it is read.
     pub content: Arc<[u8]>,
 }
 
 impl PemFile {
-    /// A file that is still to be read.
+    /// Creates a file that is not read yet.
     pub fn unread(path: PathBuf) -> PemFile {
         PemFile { path, content: Arc::default() }
     }
 }
 
-/// Tells where it is, and nothing of what it holds.
+/// Shows the path, and nothing of the content.
 impl fmt::Debug for PemFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PemFile({})", self.path.display())
@@ -113,8 +113,8 @@ impl fmt::Debug for PemFile {
 }
 
 impl StoreOptions {
-    /// The files that are to be read, each with its directive. The paths are as written: the
-    /// caller resolves them and reads the files, both in place.
+    /// Returns the files to read, with their directives. The paths are as written; the caller
+    /// resolves them and stores the content.
     pub fn files_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut PemFile)> {
         let tls = self.tls.as_mut().map(|tls| {
             let (certificate, key) = match &mut tls.identity {

@@ -1,29 +1,30 @@
-//! Positions in a reading of all counters of a store that is read section by section, each section
-//! in an order of its own.
+//! Positions in a traversal of all counters of a store. It goes through sections, each with an
+//! order of its own.
 
 use super::strategy::{Batch, Count};
 
-/// A position in a reading of all counters.
+/// A position in a traversal of all counters.
 #[derive(Clone, Debug)]
 pub struct PageStep<C> {
-    /// An index into the sections: the windows, or parts of them.
+    /// Index of the section, which is a window or a part of one.
     pub(crate) section: usize,
-    /// The place in that section after which the page begins; by default, it is the section's first page.
+    /// The place in the section after which the page begins. The default is the start of the
+    /// section.
     pub(crate) after: C,
     /// Approximate number of counters of the page.
     pub(crate) counters: usize,
 }
 
 impl<C: Default> Default for PageStep<C> {
-    /// The first page is small: how long the keys are is not known yet.
+    /// The first page is small, since the length of the keys is unknown.
     fn default() -> PageStep<C> {
         PageStep { section: 0, after: C::default(), counters: Batch::MAX_DIFFS / 5 }
     }
 }
 
 impl<C: Default> PageStep<C> {
-    /// The step after this page, of which `last` is the place where it ends, unless the section ends with it; `None`
-    /// after the last of all `sections`.
+    /// Returns the step after this page. `last` is the place where the page ends; `None` at the end
+    /// of the section. Returns `None` after the last section.
     pub(crate) fn next(
         &self,
         page: &[Count],

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 pub enum ServerAddress {
     /// A port of a host.
     Tcp {
-        /// A name in lower case, or an IP address; IPv6 without brackets.
+        /// A name in lower case, or an IP address. IPv6 has no brackets.
         host: Box<str>,
         /// The port, above zero.
         port: u16,
     },
-    /// An absolute path: a socket, or for Postgres the directory that it is in.
+    /// An absolute path: of a socket, or for Postgres of the socket's directory.
     Unix(PathBuf),
 }
 
@@ -28,24 +28,24 @@ impl ServerAddress {
     }
 }
 
-/// A server as a configuration names it: the port may be left out.
+/// A server in a configuration, whose port may be missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerName {
-    /// A port of a host; `None`: the usual one.
+    /// A port of a host; `None` for the default port.
     Tcp { host: Box<str>, port: Option<u16> },
-    /// Path of the socket, as [`ServerAddress::Unix`].
+    /// The path of a socket: see [`ServerAddress::Unix`].
     Unix(PathBuf),
 }
 
 impl ServerName {
-    /// Reads `host[:port]`, `[v6][:port]` or `unix:/path`; `None` if `text` is none of them.
+    /// Parses `host[:port]`, `[v6][:port]` or `unix:/path`; `None` for anything else.
     pub(crate) fn parse(text: &[u8]) -> Option<ServerName> {
         if let Some(path) = text.strip_prefix(b"unix:") {
             let path = Path::new(OsStr::from_bytes(path));
             return path.is_absolute().then(|| ServerName::Unix(path.into()));
         }
         let text = core::str::from_utf8(text).ok()?;
-        // An IPv6 address has colons of its own.
+        // An IPv6 address also contains colons.
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !text.ends_with(']') => (host, Some(port)),
             _ => (text, None),
@@ -64,7 +64,7 @@ impl ServerName {
         Some(ServerName::Tcp { host, port })
     }
 
-    /// The address, where servers listen on `usual_port` unless they say otherwise.
+    /// Returns the address, with `usual_port` as the default port.
     pub(crate) fn at(&self, usual_port: u16) -> ServerAddress {
         match self {
             ServerName::Tcp { host, port } => {
@@ -75,7 +75,8 @@ impl ServerName {
     }
 }
 
-/// Returns the server that a URL names, or `None` for one that may hold a password; `None` if `text` is no URL.
+/// Returns the server of a URL, or `Some(None)` for a URL that may contain a password; `None` if
+/// `text` is not a URL.
 #[cfg(not(loom))]
 pub(crate) fn server_of_url(text: &[u8]) -> Option<Option<ServerName>> {
     let text = core::str::from_utf8(text).ok()?;
@@ -87,12 +88,12 @@ pub(crate) fn server_of_url(text: &[u8]) -> Option<Option<ServerName>> {
 }
 
 fn parse_port(text: &str) -> Option<u16> {
-    // The standard library would take a sign, too.
+    // The standard library would also accept a sign.
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|&port| is_number && port > 0)
 }
 
-/// Writes the address as a configuration has it.
+/// Formats the address as in a configuration.
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -108,14 +109,14 @@ impl fmt::Display for ServerName {
         match self {
             ServerName::Tcp { host, port: None } if host.contains(':') => write!(f, "[{host}]"),
             ServerName::Tcp { host, port: None } => f.write_str(host),
-            // The port is given, whatever the usual one is.
+            // The port is explicit, so the default does not matter.
             named => named.at(0).fmt(f),
         }
     }
 }
 
-/// Whether `text` is an IPv4 address or the name of a host: labels of letters, digits, `-` and
-/// `_`, the last of which is no number.
+/// Returns whether `text` is an IPv4 address or a host name: labels of letters, digits, `-` and
+/// `_`, of which the last is not a number.
 pub(crate) fn is_host(text: &str) -> bool {
     let is_label = |label: &str| {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);

@@ -1,4 +1,4 @@
-//! The parts of a namespace's counts, and in which of them a key is.
+//! The shards of a namespace's counts, and the assignment of keys to them.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use crate::policy::fnv::fnv1a;
 pub struct Shard {
     /// The name of the namespace.
     pub namespace: Arc<str>,
-    /// Less than [`Strategy::shards`](super::strategy::Strategy::shards); chosen by the key's bytes alone, so that all counts of a
-    /// key are in one shard.
+    /// Less than [`Strategy::shards`](super::strategy::Strategy::shards). It depends only on the
+    /// key, so that all counts of a key are in one shard.
     pub number: u16,
 }
 
 impl Shard {
-    /// In which of so many shards a key is: its FNV-1a hash, mixed by MurmurHash3's `fmix64`, modulo
-    /// their number. All nodes must agree, so that this can never change.
+    /// Returns the shard of a key, of `shards` ones: its FNV-1a hash, mixed by MurmurHash3's
+    /// `fmix64`, modulo their number. All nodes must agree on it, so it can never change.
     ///
-    /// Source of the second: `MurmurHash3.cpp` in <https://github.com/aappleby/smhasher>. Without it,
-    /// similar keys crowd a few shards.
+    /// `fmix64` is from `MurmurHash3.cpp` in <https://github.com/aappleby/smhasher>. Without it,
+    /// similar keys are not spread evenly.
     pub fn number_of(key: &[u8], shards: u16) -> u16 {
         let hash = fnv1a(key.iter().copied().map(u64::from));
         let factors = [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53];
@@ -27,7 +27,7 @@ impl Shard {
             .iter()
             .fold(hash, |hash: u64, factor| (hash ^ hash >> 33).wrapping_mul(*factor));
         let number = (mixed ^ mixed >> 33).checked_rem(shards.into());
-        // Less than their number, if there are any.
+        // The remainder fits, since it is less than `shards`.
         number.and_then(|it| it.try_into().ok()).unwrap_or(0)
     }
 }

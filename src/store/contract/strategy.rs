@@ -2,52 +2,51 @@
 //!
 //! # Exactly once
 //!
-//! The counts of a namespace are kept in shards; each shard stands for itself. Its counts are born
-//! with a random [`Epoch`] and lost with it. Within an epoch a node pushes its batches in a chain:
-//! each has a [`BatchId`], and names that of the batch before it. The store applies a batch only if
-//! the last one that it applied of this node is the one before it, and answers a repeat without
-//! applying it. So a node that does not know what became of a batch sends the same batch again.
-//! Whether there are diffs does not matter: a batch is one because it has an id, and all of its
-//! counters may have been evicted since it was sealed.
+//! The counts of a namespace are divided into independent shards. A shard's counts are created with
+//! a random [`Epoch`] and lost with it. In an epoch, a node pushes its batches as a chain: each has
+//! a [`BatchId`], and contains the id of the previous batch. The store applies a batch only if the
+//! last one that it applied of this node is the previous one, and answers a repetition without
+//! applying it. So a node that does not know whether a batch was applied sends the same batch
+//! again. A batch with an id counts even without diffs, since all of its counters may have been
+//! evicted after it was sealed.
 //!
-//! What "applies once" takes depends on what the store keeps ([`Strategy::Counts`]):
+//! How a store applies a batch once depends on its counts ([`Strategy::Counts`]):
 //!
-//! - [`Added`]: one total for each counter, to which the diffs are added. They are added in one atomic
-//!   step with noting the batch's id.
-//! - [`Absolute`]: a row for each counter, node and [`Occupancy`], which is set to [`Diff::local`]; the
-//!   total is the sum of the rows. A row keeps the id of the batch that set it, and one of a smaller id
-//!   leaves it as it is. So the same row may be set again, and a batch in parts; its id is noted after
-//!   all of its rows.
+//! - [`Added`]: one total for each counter, to which the diffs are added, in one atomic step with
+//!   recording the batch's id.
+//! - [`Absolute`]: one row for each counter, node and [`Occupancy`], which is set to
+//!   [`Diff::local`]; the total is the sum of the rows. A row keeps the id of the batch that set
+//!   it, and a batch with a smaller id does not change it. So a row can be set again, and a batch
+//!   can be applied in parts; its id is recorded after all of its rows.
 //!
-//! A store does not remember a node for ever, but for [`NODE_LIFE`] longer than anything that the
-//! node pushed matters. So of a node that it knows nothing of, it has nothing that matters, unless it
-//! lost writes. An id has random bits, by which the store's last one tells what happened if it is
-//! neither this batch nor the one before: [`Batch::misfit`].
+//! A store remembers a node for [`NODE_LIFE`] longer than its counts matter. So if it does not know
+//! a node, it has no counts of that node that matter, unless it has lost writes. An id has random
+//! bits. If the store's last id is neither this batch's nor the previous one's, they show what has
+//! happened: [`Batch::misfit`].
 //!
 //! # What others changed
 //!
-//! What a node is told of it depends on what the store knows ([`Strategy::Changes`]):
+//! What a node learns depends on what the store records ([`Strategy::Changes`]):
 //!
-//! - [`Changes`]: it keeps a log. With a batch goes the [`Position`] up to which the node has seen that;
-//!   the answer holds the totals that others changed since, as they are after the batch. A node without
-//!   a position, or with one that the store cannot follow up, is given the present one, and then reads
-//!   everything that matters with [`Strategy::get_counters`]: what is changed meanwhile comes after
-//!   that position.
-//! - [`Snapshots`]: it keeps counts alone. A node that has pushed all of its batches reads everything
-//!   that matters, once in each of its cycles.
+//! - [`Changes`]: the store has a log. A batch contains the [`Position`] up to which the node knows
+//!   the log; the answer has the totals that others changed since, as of the batch. A node without
+//!   a position, or with one that the store cannot continue from, gets the current position, and
+//!   then fetches all counters that matter with [`Strategy::get_counters`]. Concurrent changes come
+//!   after that position.
+//! - [`Snapshots`]: the store has only counts. A node fetches all counters that matter once in each
+//!   cycle, after it has pushed all of its batches.
 //!
-//! What others push, a node may hear at once, if the store has a [channel](Strategy::channel), so that
-//! it need not ask again and again. That is only a hint: [`super::channel`].
+//! If the store has a [channel](Strategy::channel), a node may learn of other nodes' pushes
+//! immediately, without polling. These are only hints: [`super::channel`].
 //!
 //! # Decisions
 //!
-//! A store that can decide about a request before it goes on is a
-//! [`Decider`](super::decision::Decider) too.
+//! A store that can decide about waiting requests is also a [`Decider`](super::decision::Decider).
 //!
 //! # Saturation
 //!
-//! Clients may choose the costs of requests, so that no sum may overflow: it would fail for all
-//! whose hits travel with it. A total saturates at [`MAX_TOTAL`], up and down.
+//! Clients may choose the costs of requests, so sums must not overflow, which would fail for all
+//! hits in the same batch. Totals saturate at [`MAX_TOTAL`], up and down.
 
 use core::fmt;
 
@@ -64,8 +63,8 @@ use crate::policy::window::{UnixMillis, WindowSize};
 
 /// The kind of a store's counts: [`Added`] or [`Absolute`].
 pub trait CountsKind: kinds::OfCounts {
-    /// Whether what a node writes takes the place of what it wrote before. Then a node that takes
-    /// another identity opens a new epoch: what it wrote under the former one would count twice.
+    /// Whether a node's write replaces its earlier one. Then a node that takes another identity
+    /// opens a new epoch, since its rows under the former identity would count twice.
     const ARE_ABSOLUTE: bool;
 }
 
@@ -73,7 +72,7 @@ pub trait CountsKind: kinds::OfCounts {
 #[derive(Debug)]
 pub enum Added {}
 
-/// A row for each counter, node and occupancy, which is written absolutely.
+/// One row for each counter, node and occupancy, with an absolute count.
 #[derive(Debug)]
 pub enum Absolute {}
 
@@ -85,13 +84,13 @@ impl CountsKind for Absolute {
     const ARE_ABSOLUTE: bool = true;
 }
 
-/// The kind of a store's news about others' changes: [`Changes`] or [`Snapshots`].
+/// The kind of a store's information about other nodes' changes: [`Changes`] or [`Snapshots`].
 pub trait ChangesKind: kinds::OfChanges + fmt::Debug + PartialEq {
-    /// Returns the changes of a store with a log. `None`: everything is to be read.
+    /// Returns the changes from a store with a log; `None` if all counters must be fetched.
     fn logged(self) -> Option<Changes>;
 }
 
-/// Nothing: all is to be read, when everything is pushed.
+/// No changes: all counters must be fetched after all batches are pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshots;
 
@@ -107,7 +106,7 @@ impl ChangesKind for Snapshots {
     }
 }
 
-/// The kinds are those that the engine knows how to sync with.
+/// Restricts the kinds to those that the sync engine supports.
 mod kinds {
     pub trait OfCounts {}
     impl OfCounts for super::Added {}
@@ -121,34 +120,35 @@ mod kinds {
 /// The answer to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pushed<C = Changes> {
-    /// The store has applied it, now or before; or there was nothing to apply.
+    /// The store has applied the batch, now or before; or there was nothing to apply.
     Applied {
-        /// Changes of others.
+        /// Changes of other nodes.
         changes: C,
         /// The store's clock.
         now: UnixMillis,
     },
     /// The shard is in this epoch; nothing was applied.
     OtherEpoch(Epoch),
-    /// The shard has no epoch: it is new, or everything in it was lost, or has expired. Nothing
-    /// was applied; [`Strategy::open_epoch`] is next.
+    /// The shard has no epoch: it is new, or all of its data was lost or has expired. Nothing was
+    /// applied; the node must call [`Strategy::open_epoch`].
     NoEpoch,
-    /// The last batch that the store knows of this node comes before the one before this, so that the
-    /// store has lost writes. Nothing was applied; a new epoch is to be opened instead of this one.
+    /// The last batch of this node that the store knows is before the previous one: the store has
+    /// lost writes. Nothing was applied; the node must open a new epoch.
     Lost,
-    /// The store knows no batch of this node, and this is not the first. If it is [`NODE_LIFE`] since
-    /// all that the node had pushed ended, it was forgotten in due time, and may begin with a first
-    /// batch again; otherwise the store has lost writes. Nothing was applied.
+    /// The store knows no batch of this node, and this is not the first. If [`NODE_LIFE`] has
+    /// passed since all of the node's counts ended, the store removed the node as intended, and the
+    /// node may begin with a first batch again; otherwise the store has lost writes. Nothing was
+    /// applied.
     Forgotten,
-    /// The store knows a later batch of this node than the node itself, or another one of the same
-    /// number: some other node has the same identity. Nothing was applied; under another identity,
-    /// this may be the first batch.
+    /// The store knows a later batch of this node than the node itself, or another batch with the
+    /// same number: another node has the same identity. Nothing was applied; under another
+    /// identity, this can be the first batch.
     Twin,
 }
 
 impl Batch {
-    /// For a store: the answer if `last` is the last batch that it knows of the node, and is neither
-    /// this one nor the one before.
+    /// Returns a store's answer if the last batch that it knows of the node, `last`, is neither
+    /// this one nor the previous one.
     pub fn misfit<C>(&self, last: BatchId) -> Pushed<C> {
         if last == BatchId::NONE {
             Pushed::Forgotten
@@ -160,34 +160,33 @@ impl Batch {
     }
 }
 
-/// The changes of others since a position, from a store that keeps a log of changes.
+/// Other nodes' changes since a position, from a store with a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changes {
-    /// All of it, or the first part.
+    /// All changes, or the first part.
     Since {
-        /// The counters that another node than the asking one changed since its position, each
-        /// once. Totals are as of the answer: they include this node's batches up to the one that
-        /// is answered, and no later one.
+        /// Each counter that other nodes changed since the position, once. The totals are as of the
+        /// answer: they include this node's batches up to the answered one, and no later ones.
         counts: Vec<Count>,
-        /// Up to where changes are in `counts`, or were this node's own.
+        /// Position up to which `counts` has all changes of other nodes.
         position: Position,
-        /// Whether there are further changes after `position`.
+        /// Whether there are more changes after `position`.
         has_more: bool,
     },
-    /// The store cannot say: the batch had no position, or one that is too long ago, or that the
-    /// store has lost. What others changed up to the present `position` is to be read with
+    /// The store cannot return the changes: the batch had no position, one that is too old, or one
+    /// that the store has lost. The node must fetch the changes up to `position` with
     /// [`Strategy::get_counters`].
     Behind {
-        /// Position of the changes when the batch was answered.
+        /// Position of the changes at the answer.
         position: Position,
     },
 }
 
-/// A datastore, as one node's connection to it.
+/// A datastore, as one node's client of it.
 ///
-/// Methods take one exchange with a server each, or few. An error leaves a strategy usable: the
-/// next call connects again where that is needed. No method repeats by itself what may have been
-/// applied. A call that is dropped before it is done counts as one that timed out.
+/// Each method takes one exchange with a server, or a few. After an error, the next call connects
+/// again if needed. No method repeats an operation that may have been applied. A call that is
+/// dropped before it ends counts as timed out.
 #[expect(
     async_fn_in_trait,
     reason = "used generically, on a runtime of a single thread: futures need not be Send"
@@ -195,19 +194,20 @@ pub enum Changes {
 pub trait Strategy: Sized {
     /// The options that only this kind of datastore has.
     type Options;
-    /// Position in a reading of all counters. The default is the beginning. It is valid for the
-    /// strategy object that returned it, for as long as the process lives.
+    /// Position in a traversal of all counters; the default is the start. Valid only for the
+    /// strategy that returned it.
     type Step: Clone + fmt::Debug + Default;
-    /// Kind of the news about others' changes.
+    /// Kind of the information about other nodes' changes.
     type Changes: ChangesKind;
     /// Kind of the counts.
     type Counts: CountsKind;
 
-    /// A strategy that will connect to the servers of `options` when it is first used.
+    /// Creates a strategy, which connects to the servers of `options` at its first use.
     fn new(options: &StoreOptions, own: &Self::Options) -> Self;
 
-    /// Another one for the same datastore, that can be used at the same time, and has the connections
-    /// of this one, on which one waits for the other. `None`: each has its own.
+    /// Returns another client of the same datastore that can be used concurrently and shares the
+    /// connections of this one, on which they wait for each other. `None` if each client has its
+    /// own connections.
     fn share(&self) -> Option<Self> {
         None
     }
@@ -215,32 +215,31 @@ pub trait Strategy: Sized {
     /// Returns the number of connections to servers made so far.
     fn connects(&self) -> u64;
 
-    /// The server that was connected to last, with its version: as the log tells of it. `None` before
-    /// the first.
+    /// Returns the server of the last connection, with its version, for the log. `None` before the
+    /// first one.
     fn server(&self) -> Option<String>;
 
-    /// Into how many shards the keys of a namespace are divided; at least 1.
+    /// Returns the number of shards of a namespace; at least 1.
     fn shards(&self) -> u16;
 
-    /// Returns the number of living nodes, the asking one among them, from the answer to the last
-    /// batch that said for how long its node [lives](Batch::lives_for). `None`: the store does not
-    /// tell.
+    /// Returns the number of living nodes, including this one, from the answer to the last batch
+    /// with [`lives_for`](Batch::lives_for). `None` if the store does not return it.
     fn nodes(&self) -> Option<u64> {
         None
     }
 
-    /// Whether the store has lost what it charged ahead for the node, as the answer told to the last batch that said
-    /// [up to when](Batch::grants) there is any: then it has applied no diff below zero.
+    /// Returns whether the store has lost its charges for reserves, from the answer to the last
+    /// batch with [`grants`](Batch::grants). Then it has applied no diff below zero.
     fn has_lost_grants(&self) -> bool {
         false
     }
 
-    /// Applies a batch, unless it was applied before, and answers what others changed: of a log, up
-    /// to `limit` counters, or those of one batch if these are more.
+    /// Applies a batch, unless it was applied before, and returns the other nodes' changes. From a
+    /// log, returns up to `limit` counters, or those of one batch if these are more.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; whether the batch was applied is then unknown, unless
+    /// [`StoreError`]. It is then unknown whether the batch was applied, unless
     /// [`StoreError::may_have_applied`] says that it was not.
     async fn push_diffs(
         &mut self,
@@ -249,13 +248,13 @@ pub trait Strategy: Sized {
         limit: usize,
     ) -> Result<Pushed<Self::Changes>, StoreError>;
 
-    /// Gives the shard the epoch `proposed`, if its epoch is `instead_of` or it has none; the counts
-    /// of the old one are gone. Returns the epoch that the shard is in then: of several nodes that
-    /// propose one at the same time, one wins, and all get its epoch.
+    /// Sets the shard's epoch to `proposed`, if it is `instead_of` or missing; the counts of the
+    /// old epoch are lost. Returns the shard's epoch afterwards. Of several concurrent proposals
+    /// one wins, and all nodes get that epoch.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; to call it again is harmless.
+    /// [`StoreError`]. The call can be repeated.
     async fn open_epoch(
         &mut self,
         shard: &Shard,
@@ -263,15 +262,15 @@ pub trait Strategy: Sized {
         proposed: Epoch,
     ) -> Result<Epoch, StoreError>;
 
-    /// One page of the counters of `windows` (size, number), and the step to the next page; `None`
-    /// after the last one.
+    /// Returns one page of the counters in `windows` (size, number), and the step to the next page;
+    /// `None` after the last one.
     ///
-    /// A count that exists from the first page to the last is returned at least once, with a total
-    /// that it had in between. The counts of another epoch are never returned: there are none then.
+    /// A count that exists during the whole traversal is returned at least once, with a total that
+    /// it had in between. Counts of another epoch are never returned.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; the same step can be taken again.
+    /// [`StoreError`]. The same step can be repeated.
     async fn get_counters(
         &mut self,
         shard: &Shard,
@@ -280,7 +279,7 @@ pub trait Strategy: Sized {
         step: Self::Step,
     ) -> Result<(Vec<Count>, Option<Self::Step>), StoreError>;
 
-    /// The total of one counter in the shard's present epoch; zero if there is none.
+    /// Returns the total of a counter in the shard's current epoch; zero if there is none.
     ///
     /// # Errors
     ///
@@ -293,31 +292,32 @@ pub trait Strategy: Sized {
         window: u64,
     ) -> Result<Hits, StoreError>;
 
-    /// Removes some of the counts that no longer matter at `now`, where the store does not do that
-    /// by itself. Returns whether there may be more of them.
+    /// Removes some of the counts that do not matter any more at `now`, if the store does not
+    /// expire them itself. Returns whether more may be left.
     ///
     /// # Errors
     ///
     /// [`StoreError`]
     async fn purge(&mut self, shard: &Shard, now: UnixMillis) -> Result<bool, StoreError>;
 
-    /// Another one for the same datastore with connections of its own, to [`recv`](Strategy::recv) with.
-    /// `None`: it has no channel.
+    /// Returns another client of the same datastore with connections of its own, for
+    /// [`recv`](Strategy::recv). `None` if the datastore has no channel.
     fn channel(&self) -> Option<Self> {
         None
     }
 
-    /// Waits for batches that are [news](Batch::is_news), about a second at most, and returns those of
-    /// the shards of `subscriptions` that were applied after its positions, oldest first in each shard, or several as one. It may
-    /// return those of the node itself, and may have missed some. It returns nothing before that second is over where what
-    /// it was told was of no use, and the caller pauses before it asks again. Of a datastore with several shards,
-    /// `subscriptions` has one. Asked only of what [`channel`](Strategy::channel) returned; dropped, it has lost
-    /// nothing.
+    /// Waits at most about a second for batches that are [news](Batch::is_news). Returns those of
+    /// the shards in `subscriptions` that were applied after their positions, in the order of each
+    /// shard, possibly several as one. They may include the node's own batches, and may be
+    /// incomplete. If a wake-up brought no news, returns an empty list early, and the caller pauses
+    /// before the next call. If the datastore has several shards, `subscriptions` has one element.
+    /// Only called on a client from [`channel`](Strategy::channel). No news are lost if the call is
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; one that is not [transient](StoreError::is_transient) says that there is no
-    /// channel, by a right that is missing or a server that lacks it.
+    /// [`StoreError`]. One that is not [transient](StoreError::is_transient) means that there is no
+    /// channel, since a right is missing or the server does not support it.
     async fn recv(&mut self, subscriptions: &[Subscription]) -> Result<Vec<PushNews>, StoreError> {
         let _ = subscriptions;
         core::future::pending().await

@@ -1,4 +1,5 @@
-//! The counters that questions are about, each once: for deciders that read what there is of them, decide, and write.
+//! The counters of some questions, each once, for deciders that read the counts, decide here, and
+//! write.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -9,29 +10,29 @@ use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::contract::decision::{AskedCounter, Question};
 use crate::store::contract::strategy::{CLOCK_MARGIN, Shard};
 
-/// A counter, which several questions may be about.
+/// A counter of one or more questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AskedPlace<'q> {
-    /// The index of the shard.
+    /// Index of the shard.
     pub(crate) shard: usize,
-    /// Kind of state, a bucket at no rate: each question has the numbers of its own rate.
+    /// Kind of the state, with a bucket at rate zero: each question has its own rate.
     pub(crate) kind: StoredKind,
-    /// The size of its windows; of a bucket, any.
+    /// Size of its windows; arbitrary for a bucket.
     pub(crate) size: WindowSize,
-    /// Measure that tells it from others of its kind: [`StoredKind::measure`].
+    /// Measure that distinguishes it from others of its kind: [`StoredKind::measure`].
     pub(crate) measure: u64,
     pub(crate) key: &'q [u8],
 }
 
-/// The counters that questions are about.
+/// The counters of some questions.
 #[derive(Debug, Default)]
 pub(crate) struct AskedPlaces<'q> {
     pub(crate) shards: Vec<&'q Shard>,
     /// Each counter once.
     pub(crate) places: Vec<AskedPlace<'q>>,
-    /// The indexes of the counters' places, in the order of questions.
+    /// The index of each counter's place, in the order of the questions.
     slots: Vec<usize>,
-    /// Whether anything can be charged.
+    /// Whether any question can charge hits.
     pub(crate) are_charged: bool,
 }
 
@@ -67,7 +68,7 @@ impl<'q> AskedPlaces<'q> {
         asked
     }
 
-    /// The questions, each with the indexes of its counters' places.
+    /// Returns the questions, each with the indexes of its counters' places.
     pub(crate) fn with_slots<'a, 'b>(
         &'a self,
         questions: &'b [Question],
@@ -83,7 +84,7 @@ impl<'q> AskedPlaces<'q> {
 }
 
 impl AskedPlace<'_> {
-    /// The number of its window at a moment, and for how long from then that matters.
+    /// Returns the number of the window at `now`, and the time for which it matters.
     pub(crate) fn window(&self, now: UnixMillis) -> (u64, Duration) {
         let position = self.size.at(now);
         let size = Duration::from_millis(self.size.millis());

@@ -1,7 +1,7 @@
-//! Decisions that this side computes, from counts that a datastore has.
+//! Decisions that this side computes from a datastore's counts.
 //!
-//! - [`asked`]: the counters of some questions; [`stored`], [`stored_log`]: what the datastore has of them, and what a
-//!   question makes of it
+//! - [`asked`]: the counters of some questions; [`stored`], [`stored_log`]: the stored state of a
+//!   counter, and its change by a question
 
 #[cfg(not(loom))]
 pub(super) mod asked;

@@ -1,5 +1,4 @@
-//! A datastore's state of a counter, and the change by a question: for deciders that compute on
-//! this side.
+//! A datastore's state of a counter, and its change by questions, for deciders that compute here.
 
 use super::stored_log::StoredLog;
 use crate::policy::algorithm::{Level, LevelKind, Reading, StoredKind, WindowCounts};
@@ -10,15 +9,16 @@ use crate::store::contract::decision::{AskedCounter, Few, Question};
 /// The stored state of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoredCount {
-    /// In thousandths, of the present window and of the one before: more than there can be hits.
+    /// Thousandths in the current and the previous window, which may exceed the range of hits.
     Windows { current: i64, previous: i64 },
-    /// A level with the time of its last change.
+    /// A level, and the time of its last change.
     Level(Level),
-    /// The hits of the last `size`, each of which has a time.
+    /// The hits of the last `size`, with their times.
     Log(StoredLog),
 }
 
-/// Whether each limit of a question admits it, of whose counters `counts` has those with the indexes `slots`.
+/// Returns whether each limit of a question admits it. `counts` has the state of its counters at
+/// the indexes `slots`.
 pub(crate) fn admitted(
     question: &Question,
     slots: &[usize],
@@ -28,7 +28,7 @@ pub(crate) fn admitted(
     let admits = question.limits.iter().map(|limit| {
         let (counter, slot) = (question.counters.get(limit.counter), slots.get(limit.counter));
         let count = slot.and_then(|slot| counts.get(*slot));
-        // What is about no counter admits nothing.
+        // A limit without a counter admits nothing.
         counter.zip(count).is_some_and(|(counter, count)| {
             if let (StoredCount::Windows { current, .. }, true) = (count, question.is_repair()) {
                 return *current <= limit.hits.thousandths();
@@ -42,7 +42,7 @@ pub(crate) fn admitted(
 }
 
 impl StoredCount {
-    /// Returns the state of a counter of which a store has nothing.
+    /// Returns the state of a counter that the store does not have.
     pub(crate) fn none(kind: StoredKind) -> StoredCount {
         match kind {
             StoredKind::Windows => StoredCount::windows(0, 0),
@@ -51,13 +51,13 @@ impl StoredCount {
         }
     }
 
-    /// Thousandths, of the present window and of the one before.
+    /// Creates the state of windows, in thousandths.
     pub(crate) fn windows(current: i64, previous: i64) -> StoredCount {
         StoredCount::Windows { current, previous }
     }
 
-    /// Thousandths, and milliseconds of Unix time: when they changed last, and when they began, which is
-    /// nothing of a bucket.
+    /// Creates the state of a level: thousandths, and in milliseconds of Unix time its last change
+    /// and its beginning, which a bucket ignores.
     pub(crate) fn level(hits: i64, at: i64, first: i64) -> StoredCount {
         StoredCount::Level(Level {
             hits: Hits::from_thousandths(hits).max(Hits::ZERO),
@@ -66,14 +66,14 @@ impl StoredCount {
         })
     }
 
-    /// Thousandths, and milliseconds of Unix time: the hits in the window that ends now, and when the
-    /// oldest of them was counted.
+    /// Creates the state of a log: the thousandths in the window that ends now, and the time of the
+    /// oldest hit in milliseconds of Unix time.
     pub(crate) fn log(hits: i64, oldest: i64) -> StoredCount {
         StoredCount::Log(StoredLog::new(Hits::from_thousandths(hits), millis(oldest)))
     }
 
-    /// Returns what is read by a limit: windows below zero, such as of a store that lost what was given back, have no more
-    /// room.
+    /// Returns the state that limits read, in which negative windows count as zero. They can be
+    /// negative if the store has lost hits that were given back.
     fn at_least_zero(self) -> StoredCount {
         match self {
             StoredCount::Windows { current, previous } => {
@@ -83,7 +83,7 @@ impl StoredCount {
         }
     }
 
-    /// A question was decided at `now`, which charges its counter with this index, or not.
+    /// Applies a question that was decided at `now` to its counter with this index.
     pub(crate) fn ask(
         &mut self,
         question: &Question,
@@ -103,7 +103,7 @@ impl StoredCount {
                     _ if question.is_repair() => sum,
                     0 => *current,
                     1.. => sum.max(thousandths),
-                    // What is given back takes no count below zero.
+                    // A refund makes no count negative.
                     _ => sum.max(0).min(*current),
                 };
             }
@@ -115,13 +115,13 @@ impl StoredCount {
         }
     }
 
-    /// After a question was decided, if this is a log: how many thousandths of what the store has, from the
-    /// oldest hit on, have to leave until there is room for one more hit, by the question's moving limits of
-    /// its counter with this index. The store looks for the hit with which they have left, and its time is
-    /// [noted](StoredCount::record_obstacle).
+    /// Returns how many thousandths of the store's hits, from the oldest on, must leave a log until
+    /// there is room for one more hit under the question's moving limits of this counter. The store
+    /// finds the hit with which they have left, and its time is passed to
+    /// [`StoredCount::record_obstacle`].
     ///
-    /// `None`: there is nothing to look for, since there is room, or never will be, or what is in the way
-    /// was counted just now.
+    /// `None` if there is room, if there never will be, or if the obstacle was counted just now;
+    /// also for other states.
     pub(crate) fn obstacle(&mut self, question: &Question, counter: usize) -> Option<i64> {
         let StoredCount::Log(log) = self else {
             return None;
@@ -135,15 +135,15 @@ impl StoredCount {
         log.obstacle(asked.size, excess?)
     }
 
-    /// The hit that is in the way was counted at this moment, in milliseconds of Unix time.
+    /// Records that the obstacle was counted at `at`, in milliseconds of Unix time.
     pub(crate) fn record_obstacle(&mut self, size: WindowSize, at: i64, now: UnixMillis) {
         if let StoredCount::Log(log) = self {
             log.record_obstacle(size, millis(at), now);
         }
     }
 
-    /// Returns the thousandths to be added to `before` in the present window; none if the state is
-    /// replaced.
+    /// Returns the thousandths to add to `before` in the current window; zero if the state is
+    /// replaced instead.
     pub(crate) fn charged_since(&self, before: &StoredCount) -> i64 {
         match (self, before) {
             (
@@ -172,17 +172,17 @@ fn millis(millis: i64) -> UnixMillis {
     UnixMillis(u64::try_from(millis).unwrap_or_default())
 }
 
-/// The kind of a counter that is a level.
+/// Returns the kind of a level.
 fn level_kind(asked: &AskedCounter) -> LevelKind {
     match asked.kind {
         StoredKind::Level(kind) => kind,
-        // Not so: what is stored is of the kind that is asked about.
+        // Does not occur, since the stored state has the kind of the question.
         StoredKind::Windows | StoredKind::Log => LevelKind::Elastic,
     }
 }
 
-/// Returns the level after a question that was decided at `now` and charges it so much, but fills a
-/// bucket to `most`, if that is known.
+/// Returns the level after a question that was decided at `now`. It charges `charge`, but fills a
+/// bucket only to `most`, if that is known.
 fn after_question(
     asked: &AskedCounter,
     level: Level,

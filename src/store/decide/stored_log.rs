@@ -1,15 +1,15 @@
-//! A datastore's state of a log: its hits are in the store, and their sums here.
+//! A datastore's state of a log: the hits are in the store, and this side has their sums.
 
 use crate::policy::algorithm::{Algorithm, MovingCount};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::contract::decision::AskedLimit;
 
-/// The log of a counter, as questions that are decided at one moment find it and change it.
+/// The log of a counter during questions that are decided at one moment.
 ///
-/// What they charge is of that moment, and so newer than all that the store has; what they give back is of
-/// the newest hits. So a store is to write two numbers, when all are decided: how much it keeps of what it
-/// had, from the oldest hit on, and how much is added at that moment.
+/// Their charges have the time of that moment, and are thus newer than all stored hits; their
+/// refunds remove the newest hits. So after the decisions, a store needs only two numbers: how many
+/// of its hits it keeps, from the oldest on, and how many are added at that moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoredLog {
     hits: Hits,
@@ -19,24 +19,24 @@ pub(crate) struct StoredLog {
 }
 
 impl StoredLog {
-    /// Creates the state of so many hits in the window that ends now, the oldest of them counted at
-    /// this moment.
+    /// Creates the state with `hits` in the window that ends now, of which the oldest was counted
+    /// at `oldest`.
     pub(super) fn new(hits: Hits, oldest: UnixMillis) -> StoredLog {
         let hits = hits.clamp(Hits::ZERO, MovingCount::MOST);
         StoredLog { hits, kept: hits, oldest, wait: 0 }
     }
 
-    /// Returns the stored hits in the window that the store keeps.
+    /// Returns the stored hits that the store keeps in the window.
     pub(crate) fn kept(&self) -> Hits {
         self.kept
     }
 
-    /// Returns the hits to be added at the moment of the questions.
+    /// Returns the hits to add at the moment of the questions.
     pub(crate) fn added(&self) -> Hits {
         self.hits.minus(self.kept)
     }
 
-    /// Adds hits at `now`, or takes the newest away.
+    /// Adds hits at `now`, or removes the newest ones.
     pub(super) fn charge(&mut self, charge: Hits, now: UnixMillis) {
         self.hits = self.hits.plus(charge).clamp(Hits::ZERO, MovingCount::MOST);
         self.kept = self.kept.min(self.hits);
@@ -46,7 +46,7 @@ impl StoredLog {
         self.wait = 0;
     }
 
-    /// Returns the hits that have to leave until a limit has room for one more hit.
+    /// Returns the hits that must leave until a limit has room for one more hit.
     pub(super) fn excess(&self, limit: &AskedLimit) -> Option<Hits> {
         let count = MovingCount { hits: self.hits, ..MovingCount::default() };
         let is_moving = limit.algorithm == Algorithm::Moving;
@@ -54,18 +54,18 @@ impl StoredLog {
         excess.flatten()
     }
 
-    /// Until so much has left, there is no room. Returns that in thousandths, if the store has to be asked
-    /// when it will have left.
+    /// Records that `excess` hits must leave. Returns them in thousandths if the store must find
+    /// the time.
     pub(super) fn obstacle(&mut self, size: WindowSize, excess: Hits) -> Option<i64> {
         if excess <= self.kept {
             return Some(excess.thousandths());
         }
-        // Of this moment.
+        // They were counted at this moment.
         self.wait = size.millis().saturating_add(1);
         None
     }
 
-    /// The hit in the way is of this moment.
+    /// Records that the obstacle was counted at `at`.
     pub(super) fn record_obstacle(&mut self, size: WindowSize, at: UnixMillis, now: UnixMillis) {
         self.wait = MovingCount::time_until_left(size, at, now);
     }

@@ -1,4 +1,4 @@
-//! Connecting to a server of any kind: a stream in time, or the cause of a failure.
+//! Connects to servers of any kind within a timeout, and explains failures.
 
 use core::time::Duration;
 use std::io;
@@ -17,11 +17,11 @@ use crate::store::contract::options::{Credentials, StoreOptions};
 pub(crate) struct Access {
     /// The credentials.
     pub(crate) credentials: Credentials,
-    /// `None`: connections are not encrypted.
+    /// `None` if connections are not encrypted.
     tls: Option<Result<TlsClient, TlsError>>,
-    /// Longest time of one attempt to connect.
+    /// Timeout of a connection attempt.
     pub(crate) connect_timeout: Duration,
-    /// Longest time of one exchange.
+    /// Timeout of an exchange.
     pub(crate) timeout: Duration,
 }
 
@@ -35,29 +35,29 @@ impl Access {
         }
     }
 
-    /// Returns the options with other credentials, for servers that know us by them.
+    /// Returns the options with other credentials, for servers that require them.
     pub(crate) fn with_credentials(&self, credentials: &Credentials) -> Access {
         Access { credentials: credentials.clone(), ..self.clone() }
     }
 
-    /// Returns the options with a longer time for an exchange.
+    /// Returns the options with a longer timeout of an exchange.
     pub(crate) fn with_longer_timeout(&self, longer: Duration) -> Access {
         Access { timeout: self.timeout.saturating_add(longer), ..self.clone() }
     }
 
-    /// Whether connections to ports are encrypted.
+    /// Returns whether TCP connections are encrypted.
     pub(crate) fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Returns the TLS client; `None`: connections are not encrypted. A failure says that they
-    /// cannot be.
+    /// Returns the TLS client; `None` if connections are not encrypted. Fails if its options are
+    /// invalid.
     pub(crate) fn tls(&self) -> Result<Option<&TlsClient>, Failure> {
         let tls = self.tls.as_ref().map(Result::as_ref).transpose();
         tls.map_err(|error| Failure::Unreachable(error.to_string().into()))
     }
 
-    /// Waits for an answer, within the time for one exchange; a failure says that there is none.
+    /// Waits for an answer within the timeout of an exchange.
     pub(crate) async fn exchange<T>(
         &self,
         exchange: impl Future<Output = T>,
@@ -66,8 +66,9 @@ impl Access {
         answer.map_err(|_| Failure::TimedOut(self.timeout))
     }
 
-    /// Makes one attempt, within the time for one. A failure is one [before anything was
-    /// sent](Failure::before_sending), and says if the server speaks something else than `protocol`.
+    /// Runs one connection attempt within its timeout. A failure is one [before anything was
+    /// sent](Failure::before_sending), and says if the server speaks a protocol other than
+    /// `protocol`.
     pub(crate) async fn attempt<T>(
         &self,
         protocol: &Protocol,
@@ -77,7 +78,7 @@ impl Access {
         let result = match timeout(self.connect_timeout, attempt(&greeting)).await {
             Ok(result) => result.map_err(Failure::before_sending),
             Err(_) => {
-                // A server that speaks no TLS waits for us to say something that it understands.
+                // A server without TLS waits for a request that it understands.
                 let with_tls = self.tls.as_ref().map_or("", |_| " with TLS");
                 let millis = self.connect_timeout.as_millis();
                 let cause = format!("no connection{with_tls} within {millis} ms");
@@ -88,14 +89,14 @@ impl Access {
     }
 }
 
-/// A stream to a port, on which nothing waits for more to be sent.
+/// Connects to a TCP port, without Nagle's algorithm.
 pub(crate) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, Failure> {
     let stream = TcpStream::connect((host, port)).await;
     let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
     stream.map_err(unreachable)
 }
 
-/// A stream to a socket. It stays on one machine: there is no TLS here.
+/// Connects to a Unix socket, which is local and needs no TLS.
 pub(crate) async fn connect_unix(path: &Path) -> Result<UnixStream, Failure> {
     UnixStream::connect(path).await.map_err(unreachable)
 }

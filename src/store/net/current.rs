@@ -1,16 +1,16 @@
-//! The one connection that is used at a time: made when needed, dropped when in doubt.
+//! The one connection in use, which is created when needed and dropped when its state is in doubt.
 
 use core::fmt;
 
 use crate::store::contract::server::ServerAddress;
 
-/// The state of a connection to a server.
+/// A connection that can be closed.
 pub(crate) trait Closable {
-    /// Whether it was closed, as far as is known.
+    /// Returns whether it is known to be closed.
     fn is_closed(&self) -> bool;
 }
 
-/// A connection, if there is one on which nothing is under way.
+/// The connection, if there is one without a running exchange.
 #[derive(Debug)]
 pub(crate) struct Current<C> {
     connection: Option<C>,
@@ -19,24 +19,25 @@ pub(crate) struct Current<C> {
 }
 
 impl<C: Closable> Current<C> {
-    /// None, before the first.
+    /// Creates a holder without a connection.
     pub(crate) fn none() -> Current<C> {
         Current { connection: None, connects: 0, described: None }
     }
 
-    /// Takes the connection away, so that whatever ends an exchange early ends the connection too: a
-    /// late answer must not be taken for that to a later question. `None`: one is to be made.
+    /// Takes the connection out, so that an exchange which ends early also ends the connection: a
+    /// late answer must not be taken for that of a later request. `None` if a connection must be
+    /// created.
     pub(crate) fn take(&mut self) -> Option<C> {
-        // On one that was closed meanwhile, nothing would be sent.
+        // Nothing could be sent on a closed one.
         self.connection.take().filter(|it| !it.is_closed())
     }
 
-    /// Gives it back, on which nothing is under way any more.
+    /// Puts the connection back after an exchange.
     pub(crate) fn keep(&mut self, connection: C) {
         self.connection = Some(connection);
     }
 
-    /// Notes that one was made to a server, which says what it is.
+    /// Records a new connection and its server's description.
     pub(crate) fn record_made(
         &mut self,
         server: &ServerAddress,
@@ -51,18 +52,18 @@ impl<C: Closable> Current<C> {
         self.connects
     }
 
-    /// The server of the latest one, with its version; `None` before the first.
+    /// Returns the server of the last connection, with its version; `None` before the first.
     pub(crate) fn described(&self) -> Option<String> {
         self.described.clone()
     }
 
-    /// The connection, if there is one.
+    /// Returns the connection, if there is one.
     pub(crate) fn get_mut(&mut self) -> Option<&mut C> {
         self.connection.as_mut()
     }
 }
 
-/// A server with its version.
+/// Describes a server with its version.
 pub(crate) fn described(server: &ServerAddress, version: Option<impl fmt::Display>) -> String {
     match version {
         Some(version) => format!("{server} ({version})"),

@@ -1,5 +1,5 @@
-//! The first thing that a server says, which tells whether it speaks the protocol that is expected: an
-//! address may be that of something else.
+//! The first bytes of a server, which show whether it speaks the expected protocol. The address may
+//! belong to something else.
 
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -12,17 +12,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::store::contract::error::Failure;
 use crate::store::contract::options::Credentials;
 
-/// A protocol, as servers begin to speak it.
+/// A protocol, and how its servers begin.
 pub(crate) struct Protocol {
     /// Its name in messages.
     pub(crate) name: &'static str,
     /// Possible first bytes of a server.
     pub(crate) first: &'static [u8],
-    /// Whether it is spoken within TLS.
+    /// Whether it is used inside TLS.
     pub(crate) has_tls: bool,
 }
 
-/// The bytes that a server has sent so far, on a connection that is being made.
+/// The bytes that a server has sent during a connection attempt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Greeting(Arc<Heard>);
 
@@ -32,35 +32,35 @@ struct Heard {
     words: OnceLock<Box<[u8]>>,
 }
 
-/// A stream whose first words are kept.
+/// A stream whose first bytes are stored.
 pub(crate) struct Listening<S> {
     stream: S,
     greeting: Greeting,
 }
 
 impl Greeting {
-    /// Keeps the first words of `stream`, which has just been connected.
+    /// Stores the first bytes of `stream`, which has just been connected.
     pub(crate) fn of<S>(&self, stream: S) -> Listening<S> {
-        // Relaxed: the task that connects is the one that asks.
+        // Relaxed: only the task that connects reads it.
         self.0.is_connected.store(true, Ordering::Relaxed);
         Listening { stream, greeting: self.clone() }
     }
 
-    /// Returns the reason why no connection was made: that the server speaks something else, in its
-    /// own words, unless one of `credentials` is among them; or else `failure`.
+    /// Returns the reason why no connection was made: the server speaks another protocol, with its
+    /// words if they contain none of `credentials`; otherwise returns `failure`.
     pub(super) fn explain(
         &self,
         failure: Failure,
         protocol: &Protocol,
         credentials: &Credentials,
     ) -> Failure {
-        /// The longest words that are told.
+        /// Most bytes of a server's words in a message.
         const MAX: usize = 64;
         let Protocol { name, first, has_tls } = protocol;
         let Some(words) = self.0.words.get() else {
             return match failure {
                 Failure::Unreachable(cause) if self.0.is_connected.load(Ordering::Relaxed) => {
-                    // What a server of TLS has said may be lost when it closes the connection.
+                    // A TLS server's last bytes may be lost when it closes the connection.
                     let with = if *has_tls { "with" } else { "without" };
                     let cause = format!("{cause}; does it speak the {name} protocol, {with} TLS?");
                     Failure::Unreachable(cause.into())
@@ -127,7 +127,7 @@ mod tests {
 
     const PROTOCOL: Protocol = Protocol { name: "Redis", first: b"+-", has_tls: false };
 
-    /// Returns the failure after a server has sent `words`.
+    /// Returns the message after a server has sent `words`.
     fn explain(words: &[u8], username: &str) -> String {
         let greeting = Greeting::default();
         greeting.0.is_connected.store(true, Ordering::Relaxed);

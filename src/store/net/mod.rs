@@ -1,7 +1,7 @@
 //! Connections to the servers of a datastore.
 //!
-//! - [`servers`]: which server is tried next; [`connect`], [`tls`]: one attempt; [`greeting`]: whether the server speaks the
-//!   protocol; [`current`]: the connection in use
+//! - [`servers`]: the order of servers; [`connect`], [`tls`]: one attempt; [`greeting`]: detects
+//!   other protocols; [`current`]: the connection in use
 
 #[cfg(not(loom))]
 pub(super) mod connect;

@@ -1,11 +1,11 @@
-//! Stands for `tls` in a build without the feature `tls`: no connection has TLS.
+//! Replaces `tls` in a build without the feature `tls`.
 
 use core::fmt;
 use std::io;
 
 use crate::store::contract::options::TlsOptions;
 
-/// A client that cannot be made.
+/// A client that is never created.
 #[derive(Clone, Debug)]
 pub enum TlsClient {}
 
@@ -13,15 +13,15 @@ pub enum TlsClient {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError(());
 
-/// A stream that cannot be made.
+/// Stands for a TLS stream, which is never created.
 pub(crate) type TlsStream<S> = S;
 
 impl TlsClient {
-    /// Makes no client.
+    /// Creates no client.
     ///
     /// # Errors
     ///
-    /// [`TlsError`], always.
+    /// Always [`TlsError`].
     pub fn new(_: &TlsOptions) -> Result<TlsClient, TlsError> {
         Err(TlsError(()))
     }
@@ -37,7 +37,7 @@ impl TlsClient {
 }
 
 impl TlsError {
-    /// Returns the directive of a `ratelimit_store` block that is wrong.
+    /// Returns the directive that the error belongs to.
     pub fn directive(&self) -> &'static str {
         "tls"
     }

@@ -1,18 +1,18 @@
-//! Servers that are tried one after the other, round and round.
+//! Servers that are tried in turn.
 
 use crate::store::contract::error::StoreError;
 use crate::store::contract::server::ServerAddress;
 
-/// Servers, at least one, and which of them is used, or tried next.
+/// Servers, at least one, and the one that is used or tried next.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
     current: ServerAddress,
-    /// Servers after it.
+    /// The servers after the current one.
     others: Vec<ServerAddress>,
 }
 
 impl Servers {
-    /// The first one is used first. Of an empty list, an address that no server has.
+    /// Starts with the first server. An empty list becomes an address without a server.
     pub(crate) fn new(servers: &[ServerAddress]) -> Servers {
         match servers.split_first() {
             Some((first, others)) => Servers { current: first.clone(), others: others.into() },
@@ -28,8 +28,8 @@ impl Servers {
         self.others.len().saturating_add(1)
     }
 
-    /// Makes an attempt with one after the other, each once and from the present one on, until one
-    /// succeeds, which is the present one then. If none does, the error tells of all.
+    /// Tries each server once, from the current one on, until an attempt succeeds. That server
+    /// becomes the current one. If all attempts fail, the error contains all failures.
     pub(crate) async fn try_each<T>(
         &mut self,
         attempt: impl AsyncFn(&ServerAddress) -> Result<T, StoreError>,
@@ -51,7 +51,7 @@ impl Servers {
         Err(error.after(earlier))
     }
 
-    /// The next one is used.
+    /// Moves on to the next server.
     pub(crate) fn move_on(&mut self) {
         self.others.push(self.current.clone());
         self.current = self.others.remove(0);

@@ -1,4 +1,4 @@
-//! TLS around a connection to a datastore, whichever it is.
+//! TLS of connections to a datastore of any kind.
 
 use core::fmt;
 #[cfg(feature = "cassandra")]
@@ -20,18 +20,18 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use crate::store::contract::options::{PemFile, TlsIdentity, TlsOptions};
 
-/// A client for TLS: the trusted authorities, and our own certificate.
+/// A TLS client, with the trusted authorities and its own certificate.
 #[derive(Clone)]
 pub struct TlsClient {
     connector: TlsConnector,
-    /// The name that the certificate must have, if not that of the host.
+    /// The name that the certificate must have; `None` for the host's.
     name: Option<Box<str>>,
-    /// Verifies certificates, as `connector` does.
+    /// Verifies certificates in the same way as `connector`.
     #[cfg(feature = "cassandra")]
     verifier: Arc<dyn ServerCertVerifier>,
 }
 
-/// An error of the options of TLS, or of the system, for which no connection can be made.
+/// An error of the TLS options or of the system, with which no connection can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError {
     message: Box<str>,
@@ -39,14 +39,14 @@ pub struct TlsError {
 }
 
 impl TlsClient {
-    /// Reads what the files of `options` hold.
+    /// Creates a client from `options`, whose files must have been read.
     ///
     /// # Errors
     ///
-    /// [`TlsError`]: a file that holds no certificate or no key, a key that is not that of the
-    /// certificate, or a system without trusted roots while no file names one.
+    /// [`TlsError`] if a file has no certificate or key, if the key does not belong to the
+    /// certificate, or if no file is given and the system has no trusted roots.
     pub fn new(options: &TlsOptions) -> Result<TlsClient, TlsError> {
-        // Nothing is installed for the whole process, which is not ours.
+        // Not installed for the whole process, which belongs to nginx.
         let provider = Arc::new(ring::default_provider());
         let roots = match &options.trusted_certificate {
             Some(file) => Some(roots_of(file)?),
@@ -88,12 +88,12 @@ impl TlsClient {
         })
     }
 
-    /// Makes a connection to `host` one of TLS.
+    /// Wraps a connection to `host` in TLS.
     ///
     /// # Errors
     ///
-    /// What the certificate lacks, what the server says of ours, or that it speaks no TLS. A
-    /// server that wants a certificate of us may say so with its first answer only.
+    /// The certificate is rejected on either side, or the server does not speak TLS. A server that
+    /// requires a client certificate may reject the client only with its first answer.
     pub async fn wrap<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -102,13 +102,12 @@ impl TlsClient {
         self.connector.connect(name, stream).await
     }
 
-    /// Returns the configuration for a driver that connects by itself to nodes of which it knows
-    /// the IP addresses alone. The node at `address` may have the name `host` instead, and all may
-    /// if it was set.
+    /// Returns the configuration for a driver that connects to nodes by their IP addresses. The
+    /// node at `address` may have the name `host`; if a name was set, all nodes may have it.
     ///
     /// # Errors
     ///
-    /// If this is no name of a host.
+    /// The name is invalid.
     #[cfg(feature = "cassandra")]
     pub fn for_nodes(&self, host: &str, address: IpAddr) -> io::Result<Arc<ClientConfig>> {
         let mut config = ClientConfig::clone(self.connector.config());
@@ -122,9 +121,9 @@ impl TlsClient {
     }
 }
 
-/// A name that a certificate may have.
+/// Parses a name of a certificate.
 fn server_name(name: &str) -> io::Result<ServerName<'static>> {
-    // A name with a dot at its end is absolute for DNS; certificates have none.
+    // A DNS name with a final dot is absolute; certificates have none.
     let name = name.strip_suffix('.').unwrap_or(name);
     ServerName::try_from(name.to_owned())
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
@@ -144,7 +143,7 @@ fn roots_of(file: &PemFile) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// The roots that the system trusts; of some hundred, a few may be malformed, and are passed over.
+/// Returns the system's trusted roots. Ignores malformed ones.
 fn roots_of_the_system() -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
@@ -180,7 +179,8 @@ fn certificates(
     }
 }
 
-/// The first key in a file. The cause of a failure would not show more than that it is none.
+/// Returns the first key in a file. The cause of an error is left out, since it only says that
+/// there is no key.
 fn key_of(file: &PemFile) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(&file.content).map_err(|_| {
         let message = format_args!(
@@ -191,7 +191,7 @@ fn key_of(file: &PemFile) -> Result<PrivateKeyDer<'static>, TlsError> {
     })
 }
 
-/// Trusts every certificate, but has its owner prove that it is his.
+/// Accepts every certificate, but checks that the server has its key.
 #[derive(Debug)]
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
@@ -232,14 +232,14 @@ impl ServerCertVerifier for AcceptAnyCertificate {
     }
 }
 
-/// Verifies certificates of nodes, which have names that the driver does not know.
+/// Verifies nodes' certificates, whose names the driver does not know.
 #[cfg(feature = "cassandra")]
 #[derive(Debug)]
 struct Nodes {
     verifier: Arc<dyn ServerCertVerifier>,
     /// Name that all nodes may have.
     name: Option<ServerName<'static>>,
-    /// An IP address, and the name of who is there.
+    /// An IP address, and the name of the server there.
     known: (ServerName<'static>, ServerName<'static>),
 }
 
@@ -289,13 +289,13 @@ impl TlsError {
         TlsError { message: message.to_string().into(), directive }
     }
 
-    /// The directive of a `ratelimit_store` block that it comes of.
+    /// Returns the directive that the error belongs to.
     pub fn directive(&self) -> &'static str {
         self.directive
     }
 }
 
-/// Nothing of the keys.
+/// Shows nothing of the keys.
 impl fmt::Debug for TlsClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = f.debug_struct("TlsClient");

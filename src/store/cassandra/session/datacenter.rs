@@ -1,4 +1,5 @@
-//! The datacenter of a server whose address is none of the ring's: it is behind a NAT, or a proxy.
+//! Finds the datacenter of a server behind a NAT or a proxy, whose address is not one of the
+//! ring's.
 
 use core::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -11,7 +12,8 @@ use scylla::errors::{NewSessionError, TranslationError};
 use scylla::policies::address_translator::{AddressTranslator, UntranslatedPeer};
 use scylla::policies::host_filter::HostFilter;
 
-/// Asks the server at `address`, with a session of its own that `config` is for. `None`: it does not say.
+/// Asks the server at `address` in a session of its own, with `config`. `None` if the server does
+/// not answer that.
 pub(super) async fn datacenter_of(
     address: SocketAddr,
     mut config: SessionConfig,
@@ -25,7 +27,7 @@ pub(super) async fn datacenter_of(
     Ok(row.map(|(name,)| name))
 }
 
-/// Leads to one server, whichever node is meant.
+/// Translates every node's address to one server's.
 struct Always(SocketAddr);
 
 #[async_trait]
@@ -38,7 +40,7 @@ impl AddressTranslator for Always {
     }
 }
 
-/// Accepts one node of the ring, by its id, so that there is one connection for questions.
+/// Accepts one node of the ring, by its id, so that the session has one connection.
 #[derive(Default)]
 struct First(OnceLock<u128>);
 
@@ -47,7 +49,7 @@ impl HostFilter for First {
         let id = peer.host_id.as_u128();
         match peer.address {
             NodeAddr::Translatable(_) => *self.0.get_or_init(|| id) == id,
-            // The server, before it has told of the ring.
+            // The first server, before it has described the ring.
             _ => true,
         }
     }

@@ -1,5 +1,5 @@
-//! The way to the nodes of a Cassandra: a session, which has a connection to each, and is shared by all
-//! stores of a thread that have the same options.
+//! The connection to a Cassandra: a session, which has a connection to each node, and which all
+//! stores of a thread with the same options share.
 
 mod datacenter;
 mod probe;
@@ -52,16 +52,16 @@ use probe::{probe, protocol};
 use reachable::ReachableNodes;
 use statements::{Cql, STATEMENTS};
 
-/// The way to a Cassandra: its servers, and a session with all nodes of the ring.
+/// The connection to a Cassandra: its servers, and a session with all nodes of the ring.
 pub(super) struct RingLink {
     servers: Servers,
     access: Access,
     options: CassandraOptions,
     tables: CqlTables,
-    /// Place where stores with these options find the thread's session.
+    /// The place of the thread's session for these options.
     place: Arc<SessionPlace>,
     current: Option<Arc<Connected>>,
-    /// Whether an exchange had no answer in time, so that the session is to be looked at.
+    /// Whether an exchange was not answered in time, so that the session must be checked.
     is_suspect: bool,
     connects: u64,
     described: Option<String>,
@@ -70,17 +70,17 @@ pub(super) struct RingLink {
 /// Pause before tables that were just created are used again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The place of a session, which ends with the last store that used it.
+/// The place of a session, which ends with the last store that uses it.
 type SessionPlace = Mutex<Weak<Connected>>;
 
-/// A session whose keyspace and tables are there.
+/// A session, after its keyspace and tables were checked.
 pub(super) struct Connected {
     pub(super) session: Session,
-    /// The prepared statements, each under its number in [`STATEMENTS`].
+    /// The prepared statements, by their number in [`STATEMENTS`].
     statements: Vec<PreparedStatement>,
-    /// A server of it, with its version.
+    /// The first server, with its version.
     described: String,
-    /// Whether something failed with it, so that nobody is to use it again.
+    /// Whether an operation has failed, so that the session must not be used again.
     has_failed: AtomicBool,
 }
 
@@ -89,7 +89,7 @@ thread_local! {
         const { RefCell::new(Vec::new()) };
 }
 
-/// The place of this thread for these options.
+/// Returns this thread's place for these options.
 fn place(options: &StoreOptions, own: &CassandraOptions) -> Arc<SessionPlace> {
     let find = |places: &RefCell<Vec<(StoreOptions, CassandraOptions, Weak<SessionPlace>)>>| {
         let mut places = places.borrow_mut();
@@ -102,7 +102,7 @@ fn place(options: &StoreOptions, own: &CassandraOptions) -> Arc<SessionPlace> {
         places.push((options.clone(), own.clone(), Arc::downgrade(&place)));
         place
     };
-    // While the thread ends, nothing is shared any more.
+    // While the thread ends, nothing is shared.
     PLACES.try_with(find).unwrap_or_default()
 }
 
@@ -121,19 +121,19 @@ impl RingLink {
         }
     }
 
-    /// Returns the number of sessions made so far.
+    /// Returns the number of sessions created so far.
     pub(super) fn connects(&self) -> u64 {
         self.connects
     }
 
-    /// A server of the latest session, with its version; `None` before the first.
+    /// Returns the server of the last session, with its version; `None` before the first.
     pub(super) fn described(&self) -> Option<String> {
         self.described.clone()
     }
 
-    /// Does `work` with a session, once, within the time of an exchange. What fails ends the session for
-    /// all, unless its nodes answered in good order. If only the time is over, the session is looked at before it is
-    /// used again: much may have been asked.
+    /// Runs `work` once with a session, within the time of an exchange. A failure ends the session
+    /// for all stores, unless its nodes answered properly. After a timeout, which may be due to
+    /// much work, the session is checked before it is used again.
     pub(super) async fn exchange<T>(
         &mut self,
         work: impl AsyncFnOnce(&Connected) -> Result<T, CqlFault>,
@@ -155,7 +155,7 @@ impl RingLink {
         Err(StoreError::new(self.servers.current().clone(), failure))
     }
 
-    /// Tells which nodes are preferred, for tests.
+    /// Returns the preferred nodes, for tests.
     #[cfg(test)]
     pub(super) async fn preferred(&mut self) -> String {
         let session = self.session().await.unwrap();
@@ -165,7 +165,7 @@ impl RingLink {
         profile[start..].split("latency").next().unwrap().to_owned()
     }
 
-    /// The session that there is, or one that is made now.
+    /// Returns the session, which is created if needed.
     async fn session(&mut self) -> Result<Arc<Connected>, StoreError> {
         self.current.take_if(|it| it.has_failed());
         let is_suspect = mem::take(&mut self.is_suspect);
@@ -177,7 +177,7 @@ impl RingLink {
             self.current = None;
         }
         let place = self.place.clone();
-        // Others of the thread wait, and have it then.
+        // Other stores of the thread wait, and then use this session.
         let mut place = place.lock().await;
         let session = match place.upgrade().filter(|it| !it.has_failed()) {
             Some(session) => session,
@@ -193,7 +193,7 @@ impl RingLink {
         Ok(session)
     }
 
-    /// Tries each server once, from the present one on, until one leads to a session.
+    /// Tries each server once, from the current one on, until one leads to a session.
     async fn connect(&mut self) -> Result<Connected, StoreError> {
         let (access, options, tables) = (&self.access, &self.options, &self.tables);
         let attempt = async |server: &ServerAddress| {
@@ -204,7 +204,7 @@ impl RingLink {
     }
 }
 
-/// Makes a session through one server, and everything ready.
+/// Creates a session through one server, and prepares everything.
 async fn open(
     access: &Access,
     options: &CassandraOptions,
@@ -217,11 +217,11 @@ async fn open(
         begin(access, options, server, address).await
     };
     let session = access.attempt(&protocol(access), attempt).await?;
-    // What is missing may take longer to be created.
+    // Creating missing tables may take longer.
     tables.provide(&session, credentials).await?;
     let limit = access.timeout.max(Duration::from_secs(1));
-    // Another may just have created them: not all nodes of the ring need know yet. Who never agree serve all the
-    // same, if they have the tables.
+    // Another node may have just created the tables, which not all nodes of the ring know yet.
+    // Nodes that never agree still work if they have the tables.
     let _agreed = timeout(limit, session.await_schema_agreement()).await;
     let prepared = async {
         let pauses = limit.as_millis().checked_div(PAUSE.as_millis()).unwrap_or(0);
@@ -231,7 +231,7 @@ async fn open(
             let prepared =
                 statements.map(async |statement| session.prepare(tables.fill(statement)).await);
             match try_join_all(prepared).await {
-                // A table that another node creates is told of before it can be used.
+                // The table was announced before it can be used.
                 Err(error) if failure::is_unknown(&error) && pauses.next().is_some() => {
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -261,7 +261,7 @@ async fn open(
     })
 }
 
-/// Logs in, learns of the ring, and connects to its nodes.
+/// Logs in, reads the topology of the ring, and connects to its nodes.
 async fn begin(
     access: &Access,
     options: &CassandraOptions,
@@ -284,7 +284,7 @@ async fn begin(
     }
     config.connection_pool_size = PoolSize::PerHost(NonZeroUsize::MIN);
     config.disallow_shard_aware_port = true;
-    // What is known of the keyspace tells which nodes have a row.
+    // The keyspace's replication determines which nodes have a row.
     config.keyspaces_to_fetch = vec![options.keyspace.as_ref().into()];
     config.fetch_full_schema_metadata = false;
     config.schema_agreement_interval = Duration::from_millis(50);
@@ -322,13 +322,13 @@ async fn begin(
     Ok(session)
 }
 
-/// Returns the longest silence of a node: the part of the time for connecting that a node which
-/// hangs may take.
+/// Returns the longest time that a node may take to answer: the part of the connection's time that
+/// a hanging node may use up.
 fn silence(access: &Access) -> Duration {
     access.connect_timeout.checked_div(2).unwrap_or_default()
 }
 
-/// Returns the profile of statements: executed once, by any node.
+/// Returns the execution profile of statements: executed once, by any node.
 fn profile(options: &CassandraOptions) -> ExecutionProfileBuilder {
     ExecutionProfile::builder()
         .consistency(match options.consistency {
@@ -340,7 +340,7 @@ fn profile(options: &CassandraOptions) -> ExecutionProfileBuilder {
         .serial_consistency(Some(SerialConsistency::Serial))
         .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
         .speculative_execution_policy(None)
-        // The time of an exchange is ours.
+        // This module limits the time of an exchange itself.
         .request_timeout(None)
 }
 
@@ -350,7 +350,7 @@ fn in_datacenter(profile: ExecutionProfileBuilder, name: &str) -> ExecutionProfi
 }
 
 impl Connected {
-    // Relaxed, both: nothing else is told by it.
+    // Both accesses are relaxed: the flag orders no other memory.
 
     fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
@@ -360,7 +360,7 @@ impl Connected {
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether each node that it is connected to answers a small question within this time.
+    /// Returns whether each connected node answers a small statement within this time.
     async fn is_awake(&self, within: Duration) -> bool {
         let ring = self.session.get_cluster_state();
         let nodes = ring.get_nodes_info().iter();
@@ -377,7 +377,7 @@ impl Connected {
         is_connected && answered.is_ok_and(|answers| answers.is_ok())
     }
 
-    /// Executes a statement whose answer are rows.
+    /// Executes a statement that returns rows.
     pub(super) async fn select(
         &self,
         which: Cql,
@@ -389,7 +389,7 @@ impl Connected {
         rows.map_err(|_| CqlFault::Misunderstood(which.text()))
     }
 
-    /// Executes a statement that has no answer.
+    /// Executes a statement that returns nothing.
     pub(super) async fn execute(
         &self,
         which: Cql,
@@ -400,14 +400,14 @@ impl Connected {
         Ok(())
     }
 
-    /// A prepared statement.
+    /// Returns a prepared statement.
     pub(super) fn statement(&self, which: Cql) -> Result<&PreparedStatement, CqlFault> {
         let statement = self.statements.get(which as usize);
         statement.ok_or(CqlFault::Misunderstood("no such statement"))
     }
 }
 
-/// The rows of an answer.
+/// Parses the rows of an answer.
 pub(super) fn rows<'a, R: DeserializeRow<'a, 'a>>(
     answer: &'a QueryRowsResult,
     which: Cql,
@@ -417,7 +417,7 @@ pub(super) fn rows<'a, R: DeserializeRow<'a, 'a>>(
     Ok(rows.map(move |row| row.map_err(|_| misunderstood())))
 }
 
-/// Nothing of credentials and keys.
+/// Shows no credentials or keys.
 impl fmt::Debug for RingLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = f.debug_struct("RingLink");

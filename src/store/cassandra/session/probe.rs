@@ -1,5 +1,5 @@
-//! A first look at a server, on a connection of our own: whether it is there, is who it should be, and
-//! speaks what the driver does, which tells less of what went wrong.
+//! Probes a server on a separate connection: whether it is up, has the right certificate, and
+//! speaks Cassandra's protocol. The driver's own errors say less.
 
 use core::net::SocketAddr;
 use std::io;
@@ -12,16 +12,16 @@ use crate::store::contract::server::ServerAddress;
 use crate::store::net::connect::{Access, connect_tcp, connect_unix};
 use crate::store::net::greeting::{Greeting, Protocol};
 
-/// Asks for the options of the fourth version of the protocol: version, no flags, stream 0, `OPTIONS`, and
-/// no body.
+/// An `OPTIONS` request of protocol version 4: version, no flags, stream 0, opcode, and an empty
+/// body.
 const OPTIONS: [u8; 9] = [4, 0, 0, 0, 5, 0, 0, 0, 0];
 
-/// Describes the first bytes of a server: the version that it answers with.
+/// Returns the first bytes of a server: the version of its answer.
 pub(super) fn protocol(access: &Access) -> Protocol {
     Protocol { name: "Cassandra", first: b"\x84\x83\x85", has_tls: access.has_tls() }
 }
 
-/// Asks a server, and returns where exactly it is.
+/// Probes a server. Returns its IP address and port.
 pub(super) async fn probe(
     access: &Access,
     server: &ServerAddress,
@@ -29,7 +29,7 @@ pub(super) async fn probe(
 ) -> Result<SocketAddr, Failure> {
     let (host, port) = match server {
         ServerAddress::Tcp { host, port } => (host, *port),
-        // The configuration has none.
+        // A configuration of Cassandra cannot contain one.
         ServerAddress::Unix(path) => {
             connect_unix(path).await?;
             return Err(Failure::Unsupported("Cassandra has no socket"));
@@ -51,7 +51,7 @@ fn lost(error: &io::Error) -> Failure {
     Failure::Unreachable(chain(error))
 }
 
-/// Asks for the options, and waits until the answer begins.
+/// Sends the request, and waits for the first bytes of the answer.
 pub(super) async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     stream.write_all(&OPTIONS).await?;
     stream.flush().await?;

@@ -1,5 +1,5 @@
-//! Probes of the ring's nodes: the driver waits long for a node that takes a connection and then
-//! says nothing, and makes no session until each node has a connection or an error.
+//! Probes the ring's nodes. The driver waits long for a node that accepts a connection but does not
+//! answer, and it finishes a session only after each node has a connection or an error.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::probe::ask;
 use crate::store::net::tls::TlsClient;
 
-/// Lets the driver connect to a node if that answers something in time: its address is what it is.
+/// Lets the driver connect to a node only if the node answers in time. Does not change addresses.
 pub(super) struct ReachableNodes {
     pub(super) within: Duration,
     /// TLS client of the connections, and a name that nodes may have.
@@ -37,13 +37,13 @@ impl AddressTranslator for ReachableNodes {
 }
 
 impl ReachableNodes {
-    /// Waits for any answer, as long as is left to a node.
+    /// Waits for an answer, for as long as a node may take.
     async fn answers(&self, address: SocketAddr) -> io::Result<()> {
         let answered = timeout(self.within, self.asked(address)).await;
         answered.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
-    /// Asks a node for its first answer, which is for the driver.
+    /// Reads a node's first answer.
     async fn asked(&self, address: SocketAddr) -> io::Result<()> {
         let stream = TcpStream::connect(address).await?;
         let _answer = match &self.tls {
@@ -74,7 +74,7 @@ mod tests {
             let speaks = async {
                 loop {
                     let (mut stream, _) = listener.accept().await.unwrap();
-                    // The first one is gone.
+                    // The first client has disconnected.
                     let _ = stream.write_all(&[0x84; 9]).await;
                 }
             };

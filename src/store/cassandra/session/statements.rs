@@ -1,6 +1,6 @@
-//! The statements that are prepared for every session.
+//! The statements that are prepared in every session.
 
-/// One of [`STATEMENTS`].
+/// A statement of [`STATEMENTS`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cql {
     Epoch,
@@ -20,10 +20,10 @@ pub(crate) enum Cql {
     Clock,
 }
 
-/// Statements. Sums have more than 64 bits, since the largest counts may be added often enough.
+/// Statements. Sums have more than 64 bits, since the largest counts can be added often enough to
+/// need them.
 ///
-/// The clock is not that of `now()`, which stands still for as long as a node's clock was set back, and windows
-/// with it.
+/// The clock is not `now()`, which does not advance for a while after a node's clock was set back.
 pub(super) const STATEMENTS: [&str; 15] = [
     "SELECT epoch, toUnixTimestamp(currentTimestamp()) FROM {shards} WHERE namespace = ? AND shard = ?",
     "INSERT INTO {shards} (epoch, namespace, shard) VALUES (?, ?, ?) IF NOT EXISTS",
@@ -53,7 +53,7 @@ pub(super) const STATEMENTS: [&str; 15] = [
 ];
 
 impl Cql {
-    /// The statement, in which names of tables are still to be filled in.
+    /// Returns the statement, with placeholders for the names of tables.
     pub(super) fn text(self) -> &'static str {
         STATEMENTS.get(self as usize).copied().unwrap_or_default()
     }
