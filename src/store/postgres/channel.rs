@@ -1,7 +1,9 @@
-//! The channel of a Postgres: a notification with each push has those that listen look at what was changed.
+//! The channel of Postgres: each push sends a notification, after which listening nodes read the
+//! changes.
 //!
-//! It is told to every role of the database, and any may send one: [`Notified`](super::told::Notified). So the tables tell what
-//! was changed, to those that may read them.
+//! Notifications are visible to every role of the database, and any role can send them: see
+//! [`Notified`](super::told::Notified). So the changes themselves come from the tables, which only
+//! some roles can read.
 
 use core::time::Duration;
 
@@ -15,17 +17,17 @@ use super::row::signed;
 use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{Batch, NodeId, Position, PushNews, Subscription};
 
-/// Names the session for those that look at them, and has it told.
+/// Names the session for `pg_stat_activity`, and subscribes it.
 const LISTEN: &str = "SET application_name = 'ngx_http_rate_limiting_module channel';
 LISTEN ngx_rate_limiting";
 
 /// Longest wait for news.
 const WAIT: Duration = Duration::from_secs(1);
-/// Shortest time between two looks: news in between are looked at together.
+/// Shortest time between two reads of changes. News in between are read together.
 const APART: Duration = Duration::from_millis(5);
 
 impl Postgres {
-    /// One with a connection of its own, on which an exchange may take so much longer.
+    /// Returns a client with a connection of its own and a longer timeout of an exchange.
     pub(super) fn listener(&self) -> Postgres {
         Postgres { link: self.link.with_longer_timeout(WAIT), nodes: None, purged: self.purged }
     }
@@ -45,7 +47,8 @@ impl Postgres {
                 sleep(APART).await;
             }
             let Ok(is_open) = timeout(WAIT, told.changed()).await else {
-                // Whether the server is there: nothing is said on a connection that was cut, either.
+                // Checks that the server is up: a connection that was cut also brings no
+                // notifications.
                 connection.client.simple_query("").await?;
                 return Ok(Vec::new());
             };
@@ -64,8 +67,8 @@ impl Postgres {
     }
 }
 
-/// Reads the changes of other nodes after the position of a subscription, as news of no node; `None` if
-/// nothing was changed.
+/// Reads other nodes' changes after the position of a subscription, without the node that made
+/// them; `None` without changes.
 async fn catch_up(
     connection: &Connection,
     subscription: &Subscription,

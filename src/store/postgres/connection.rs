@@ -1,4 +1,4 @@
-//! The way to the one server that is used at a time, and what a session on it is made ready with.
+//! The connection to the one server in use, and the setup of its sessions.
 
 use core::cell::Cell;
 use core::future::poll_fn;
@@ -27,7 +27,7 @@ use crate::store::net::current::{Closable, Current};
 use crate::store::net::greeting::{Greeting, Protocol};
 use crate::store::net::servers::Servers;
 
-/// The way to a Postgres: its servers, and a connection to one of them.
+/// The servers of a Postgres, and a connection to one of them.
 #[derive(Debug)]
 pub(super) struct Link {
     servers: Servers,
@@ -35,7 +35,7 @@ pub(super) struct Link {
     session: Session,
 }
 
-/// The options of a connection, whichever server it leads to.
+/// The options of a connection to any of the servers.
 #[derive(Clone, Debug)]
 struct Session {
     access: Access,
@@ -43,24 +43,24 @@ struct Session {
     tables: Tables,
 }
 
-/// An established connection, on which nothing is under way.
+/// An established connection without a running exchange.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) client: Client,
-    /// The port of this side; `None`: it has none.
+    /// The client's port; `None` for a Unix socket.
     port: Option<u16>,
-    /// The prepared statements, each under its number in [`STATEMENTS`].
+    /// The prepared statements, by their number in [`STATEMENTS`].
     statements: Vec<Statement>,
-    /// The server's.
+    /// Version of the server.
     version: String,
-    /// Notifications to this connection, if it listens.
+    /// Notifications on this connection, if it listens.
     pub(super) told: Arc<Notified>,
-    /// Whether it does.
+    /// Whether it listens.
     pub(super) listens: Cell<bool>,
-    /// Whether it has looked at what was changed since it last waited.
+    /// Whether it has read the changes since its last wait.
     pub(super) has_looked: Cell<bool>,
-    /// Moves bytes between `client` and the socket; ends when the connection does. `None`: it is to
-    /// take leave of the server before it ends, once `client` is gone.
+    /// Task that moves bytes between `client` and the socket, and ends with the connection. `None`
+    /// if the task continues after `client` is dropped, to close the connection properly.
     driver: Option<JoinHandle<()>>,
 }
 
@@ -112,9 +112,9 @@ const STATEMENTS: [&str; 20] = [
     include_str!("catch_up.sql"),
 ];
 
-/// Settings of a session. Statements are planned once, and find rows by indexes, in their order,
-/// whatever the size of the tables at that time. Each statement sees what was committed before it.
-/// To wait for the disk would keep nothing that a crash of the server does not take anyway.
+/// Settings of a session. Statements are planned once, and use indexes in their order, whatever the
+/// size of the tables at that time. Each statement sees all commits before it. Waiting for the disk
+/// would save nothing that a crash of the server does not lose anyway.
 const SETTINGS: &str = "SET application_name = 'ngx_http_rate_limiting_module';
 SET default_transaction_isolation = 'read committed';
 SET synchronous_commit = off;
@@ -128,15 +128,15 @@ SET plan_cache_mode = force_generic_plan;
 SELECT current_setting('transaction_read_only'), current_setting('server_version_num'),
     current_setting('server_version')";
 
-/// The reason why an exchange ended without its answer.
+/// The reason why an exchange has no valid answer.
 #[derive(Debug)]
 pub(super) enum Fault {
     Error(Error),
-    /// After a batch was sent, which may have been applied.
+    /// An error after a batch was sent, which may have been applied.
     AfterPush(Error),
-    /// The connection has ended, on which it was waited for what is told.
+    /// The connection has ended while it waited for notifications.
     Ended,
-    /// The answer was not what the statement of this name says.
+    /// The answer does not fit the statement with this name.
     Misunderstood(&'static str),
 }
 
@@ -153,8 +153,8 @@ impl Link {
         }
     }
 
-    /// Another one to the same servers, with a connection of its own, on which an exchange may take so
-    /// much longer.
+    /// Returns a link to the same servers with a connection of its own and a longer timeout of an
+    /// exchange.
     pub(super) fn with_longer_timeout(&self, longer: Duration) -> Link {
         Link {
             servers: self.servers.clone(),
@@ -170,13 +170,13 @@ impl Link {
         self.current.connects()
     }
 
-    /// The server of the latest connection, with its version; `None` before the first.
+    /// Returns the server of the last connection, with its version; `None` before the first.
     pub(super) fn described(&self) -> Option<String> {
         self.current.described()
     }
 
-    /// Does `work` on a connection, once, within the time of an exchange. What fails ends the
-    /// connection: there may be more to come of it, or less than its state promises.
+    /// Runs `work` once on a connection, within the timeout of an exchange. A failure ends the
+    /// connection, since later answers may still arrive, or its state may be unknown.
     pub(super) async fn exchange<T>(
         &mut self,
         work: impl AsyncFnOnce(&Connection) -> Result<T, Fault>,
@@ -205,7 +205,7 @@ impl Link {
         Err(error)
     }
 
-    /// Tries each server once, from the present one on, until one accepts writes.
+    /// Tries each server once, from the current one on, until one accepts writes.
     async fn connect(&mut self) -> Result<Connection, StoreError> {
         let (session, protocol) = (&self.session, self.session.protocol());
         let attempt = async |server: &ServerAddress| {
@@ -221,14 +221,14 @@ impl Link {
 }
 
 impl Session {
-    /// Describes the first bytes of a server: its answer to what this side says first.
+    /// Returns the first bytes of a server: its answer to the client's first message.
     fn protocol(&self) -> Protocol {
         Protocol {
             name: "PostgreSQL",
             first: match self.access.has_tls() {
-                // Whether the server has TLS, or that it does not know the question.
+                // The answer whether the server has TLS, or an error.
                 true => b"SNE",
-                // How to log in, an error, a notice, another version.
+                // A request for authentication, an error, a notice, or another protocol version.
                 false => b"RENv",
             },
             has_tls: self.access.has_tls(),
@@ -261,7 +261,7 @@ impl Session {
         self.introduce(connection).await
     }
 
-    /// Makes a connection to a server that knows who this is.
+    /// Connects to a server and logs in.
     async fn log_in(
         &self,
         server: &ServerAddress,
@@ -285,7 +285,7 @@ impl Session {
             ServerAddress::Unix(path) => {
                 let stream = match connect_unix(path).await {
                     Ok(stream) => stream,
-                    // As Postgres names the socket in a directory.
+                    // Postgres names its socket by the directory.
                     Err(failure) => {
                         let stream = connect_unix(&in_directory(path)).await;
                         stream.map_err(|_| failure)?
@@ -326,14 +326,14 @@ impl Session {
         })
     }
 
-    /// Finds out whether the server accepts writes, and makes everything ready.
+    /// Checks that the server accepts writes, and prepares everything.
     async fn introduce(&self, mut connection: Connection) -> Result<Connection, Failure> {
         let failure = |error: Error| self.failure(&error);
         let client = &connection.client;
         let answer = client.simple_query(SETTINGS).await.map_err(failure)?;
         connection.version = check_server(&answer)?;
-        // The server is not to keep others waiting for a node that stopped midway, of which tables that
-        // it creates are the first;
+        // The server must not block others for a node that stopped in a transaction, the first of
+        // which may create tables;
         let millis = self.access.timeout.as_millis();
         let limit = format!("SET idle_in_transaction_session_timeout = {millis}");
         client.batch_execute(&limit).await.map_err(failure)?;
@@ -350,7 +350,7 @@ impl Session {
                     .into(),
             ),
         })?;
-        // nor to go on with what no caller waits for any more.
+        // and it must not continue a statement for which nobody waits.
         let limit = format!("SET statement_timeout = {millis}");
         client.batch_execute(&limit).await.map_err(failure)?;
         let statements = STATEMENTS.map(|statement| self.tables.fill(statement));
@@ -364,8 +364,8 @@ impl Session {
     }
 }
 
-/// Moves bytes until the connection ends, of which a caller that waits for an answer is told, and passes on
-/// what the server tells.
+/// Moves bytes until the connection ends, which a waiting caller detects, and passes notifications
+/// on.
 async fn drive<S, T>(mut driver: tokio_postgres::Connection<S, T>, told: Arc<Notified>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -380,7 +380,7 @@ where
 }
 
 impl Connection {
-    /// A prepared statement.
+    /// Returns a prepared statement.
     pub(super) fn statement(&self, which: Prepared) -> Result<&Statement, Fault> {
         let statement = self.statements.get(which as usize);
         statement.ok_or(Fault::Misunderstood("no such statement"))
@@ -388,7 +388,8 @@ impl Connection {
 }
 
 impl Fault {
-    /// Whether somebody else may have written what is in the way, so that it is met again in the same epoch.
+    /// Returns whether the error may be due to data that somebody else has written, so that it
+    /// would recur in the same epoch.
     pub(super) fn is_of_data(&self) -> bool {
         match self {
             Fault::Error(error) | Fault::AfterPush(error) => failure::is_of_data(error),
@@ -412,7 +413,7 @@ impl Drop for Connection {
     }
 }
 
-/// With TLS, a server logs each connection that ends without a word.
+/// A TLS server logs each connection that ends without a closing message.
 impl Drop for Link {
     fn drop(&mut self) {
         if let Some(connection) = self.current.get_mut() {
@@ -427,7 +428,7 @@ impl From<Error> for Fault {
     }
 }
 
-/// Whether the server that answered [`SETTINGS`] can be used; its version.
+/// Checks that the server which answered [`SETTINGS`] can be used. Returns its version.
 fn check_server(answer: &[SimpleQueryMessage]) -> Result<String, Failure> {
     let mut rows = answer.iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),

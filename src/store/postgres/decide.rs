@@ -1,13 +1,13 @@
 //! Decisions: a transaction of two exchanges, between which this side decides.
 //!
-//! The first locks the keys, and reads the clock and the counts; the second adds what was charged,
-//! and commits. A decider has a key locked until its charge is to be seen, and reads the
-//! clock when it has the lock: so decisions about a key have one order, in which the clock never goes
-//! back, and none misses what one before it charged, be it in the window before.
+//! The first exchange locks the keys, and reads the clock and the counts; the second adds the
+//! charges and commits. A key is locked until its charge is visible, and the clock is read under
+//! the lock. So all decisions about a key are in one order, in which the clock never goes back, and
+//! each sees all charges before it, including those in the previous window.
 //!
-//! What is locked are not rows, which there may not be yet, but numbers that only deciders
-//! know: a push does not wait for them, since adding to a count needs no order. Locks are taken in
-//! the order of their numbers, then rows as a push takes them, so that none waits in a circle.
+//! The locks are not on rows, which may not exist yet, but on numbers that only deciders use. A
+//! push does not wait for them, since adding to a count needs no order. Locks are taken in the
+//! order of their numbers, and then rows in the order of a push, so that no deadlock is possible.
 
 use futures_util::future::{join, join3, try_join_all};
 
@@ -28,23 +28,22 @@ use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::decide::asked::AskedPlaces;
 use crate::store::decide::stored::{StoredCount, admitted};
 
-/// Number of attempts, each after shards without an epoch were given one, or unusable epochs were
-/// ended.
+/// Number of attempts. Before each further one, missing epochs were opened or unusable ones ended.
 const ATTEMPTS: usize = 4;
 
-/// Decided counts that are to be written.
+/// Counts after the decisions, which must be written.
 #[derive(Debug)]
 struct DecidedCounts<'q> {
     decided: Decided,
-    /// By place.
+    /// One for each place.
     counts: Vec<StoredCount>,
     waits: Vec<Wait<'q>>,
 }
 
-/// A reading of a log that has no room: when it will have is to be looked up.
+/// A reading of a full log, for which the time must be found when it has room.
 #[derive(Debug)]
 struct Wait<'q> {
-    /// The indexes of the answer, and of the reading in it.
+    /// Index of the answer, and of the reading in it.
     reading: (usize, usize),
     asked: &'q AskedCounter,
     count: StoredCount,
@@ -77,7 +76,7 @@ impl Decider for Postgres {
 }
 
 impl<'q> AskedPlaces<'q> {
-    /// Decides, and charges. `None`: a shard had no epoch, and has one now.
+    /// Makes one attempt to decide and charge. `None` if a shard had no epoch, and has one now.
     async fn attempt(
         &self,
         connection: &Connection,
@@ -101,15 +100,15 @@ impl<'q> AskedPlaces<'q> {
             let looked = logs::find_obstacles(connection, self, &mut obstacles);
             let changed = logs::change(connection, logs);
             let charged = self.charge(connection, node, &epochs, &read, &outcome.counts);
-            // On their way together, in this order.
+            // Sent together, in this order.
             let (looked, changed, charged) = join3(looked, changed, charged).await;
             looked.and(changed).and(charged)?;
         }
         Ok(Some(outcome.with_waits(&obstacles)))
     }
 
-    /// Ends the epochs of all shards, of one of which the server has what somebody else wrote; and the transaction, of which
-    /// nothing is done.
+    /// Ends the epochs of all shards, because one of them has data that somebody else wrote, and
+    /// rolls the transaction back.
     async fn end_epochs(&self, connection: &Connection) -> Result<(), Fault> {
         if self.are_charged {
             connection.client.batch_execute("ROLLBACK").await?;
@@ -120,8 +119,8 @@ impl<'q> AskedPlaces<'q> {
         Ok(())
     }
 
-    /// Gives an epoch to each shard that has none, and ends the transaction: what it sees is to be
-    /// what all see.
+    /// Opens an epoch for each shard without one, and ends the transaction, so that the next one
+    /// sees what all see.
     async fn open_epochs(
         &self,
         connection: &Connection,
@@ -136,10 +135,10 @@ impl<'q> AskedPlaces<'q> {
         let mut next = proposed.0.get().cast_signed();
         for (shard, _) in self.shards.iter().zip(epochs).filter(|(_, it)| it.is_none()) {
             let (namespace, number) = row::name(shard);
-            // One that is none is in the way.
+            // The present row is not a valid epoch.
             end_epoch(connection, shard, Some(0)).await?;
             client.execute(begin, &[&namespace, &number, &next]).await?;
-            // No two shards have the same, since counters are of epochs.
+            // No two shards may have the same epoch, since counters belong to epochs.
             next = match next.wrapping_add(1) {
                 0 => 1,
                 next => next,
@@ -148,7 +147,7 @@ impl<'q> AskedPlaces<'q> {
         Ok(())
     }
 
-    /// Decides on questions in their order.
+    /// Decides about questions in their order.
     fn decide(&self, questions: &'q [Question], read: &Read) -> DecidedCounts<'q> {
         let now = read.now;
         let mut counts = read.counts.clone();
@@ -180,7 +179,7 @@ impl<'q> AskedPlaces<'q> {
         DecidedCounts { decided: Decided { now, answers }, counts, waits }
     }
 
-    /// Writes what the counts were in `read` and are now, and commits.
+    /// Writes the changes of the counts since `read`, and commits.
     async fn charge(
         &self,
         connection: &Connection,
@@ -190,12 +189,12 @@ impl<'q> AskedPlaces<'q> {
         counts: &[StoredCount],
     ) -> Result<(), Fault> {
         let levels = self.set_levels(connection, epochs, read, counts);
-        // On their way together, in this order.
+        // Sent together, in this order.
         let (levels, added) = join(levels, self.add(connection, node, epochs, read, counts)).await;
         levels.and(added)
     }
 
-    /// The logs that have changed.
+    /// Returns the logs that have changed.
     fn changed_logs(
         &self,
         epochs: &[Epoch],
@@ -219,7 +218,7 @@ impl<'q> AskedPlaces<'q> {
         logs.collect()
     }
 
-    /// Sets the levels that have changed.
+    /// Writes the levels that have changed.
     async fn set_levels(
         &self,
         connection: &Connection,
@@ -243,7 +242,7 @@ impl<'q> AskedPlaces<'q> {
         try_join_all(set).await.map(drop)
     }
 
-    /// Adds what was charged, and commits.
+    /// Adds the charges, and commits.
     async fn add(
         &self,
         connection: &Connection,
@@ -272,7 +271,7 @@ impl<'q> AskedPlaces<'q> {
                 charged.push((shard, epoch.0.get().cast_signed(), additions));
             }
         }
-        // All lock them in the same order.
+        // In the same order in all transactions, which lock the rows.
         charged.sort_by_key(|(shard, ..)| row::name(shard));
         let last = charged.len().saturating_sub(1);
         for (index, (_, epoch, additions)) in charged.iter().enumerate() {
@@ -285,18 +284,18 @@ impl<'q> AskedPlaces<'q> {
                 charge.await?;
                 continue;
             }
-            // On their way together: others wait for the locks.
+            // Sent together, since others wait for the locks.
             let (charge, commit) = join(charge, client.batch_execute("COMMIT")).await;
             charge?;
             return commit.map_err(Fault::AfterPush);
         }
-        // Of levels, or of nothing.
+        // Only levels were charged, or nothing.
         client.batch_execute("COMMIT").await.map_err(Fault::AfterPush)
     }
 }
 
 impl DecidedCounts<'_> {
-    /// Returns the obstacles to be looked up.
+    /// Returns the obstacles whose times must be found.
     fn obstacles(&self) -> Obstacles {
         let waits = self.waits.iter();
         waits.map(|wait| (wait.obstacle, 0)).collect()

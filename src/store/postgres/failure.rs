@@ -1,4 +1,4 @@
-//! Meanings of the errors that Postgres answers.
+//! Translates errors of Postgres.
 
 use core::error::Error as _;
 use core::time::Duration;
@@ -13,8 +13,8 @@ use crate::store::contract::error::{Failure, Refusal};
 use crate::store::contract::failure::chain;
 use crate::store::contract::options::Credentials;
 
-/// Returns the failure of an exchange that could take `timeout`. It has the server's words, but for
-/// details, which may hold keys, and for a user's name or a password.
+/// Returns the failure of an exchange with this timeout. It contains the server's words without the
+/// details, which may contain keys, and without a user's name or password.
 pub(super) fn of(error: &Error, credentials: &Credentials, timeout: Duration) -> Failure {
     let Some(answer) = error.as_db_error() else {
         let cause = chain(error);
@@ -23,44 +23,45 @@ pub(super) fn of(error: &Error, credentials: &Credentials, timeout: Duration) ->
         } else if cause.starts_with("authentication error")
             || cause.starts_with("invalid configuration")
         {
-            // Such as a password that the server wants, and that there is not.
+            // For example, the server requires a password, and none is configured.
             Failure::Denied(cause)
         } else {
             Failure::Misunderstood(cause)
         };
     };
     let words = words(answer, credentials);
-    // Postgres undoes what fails, so that what it refuses was not begun.
+    // Postgres rolls back a failed statement, so a refusal means that nothing was executed.
     match (answer.code().code(), answer.code().code().get(..2)) {
         ("25006", _) => Failure::Refused(Refusal::ReadOnly),
-        // The server's own time for a statement, which is ours.
+        // The server's own timeout of a statement, which this client has set.
         ("57014", _) => Failure::TimedOut(timeout),
         ("57P03", _) => Failure::Refused(Refusal::Other(words)),
         ("53200", _) => Failure::Refused(Refusal::OutOfMemory),
-        // This side was away for too long within a transaction, which the server has given up.
+        // This client did nothing in a transaction for too long, and the server ended it.
         ("25P03", _) => Failure::Disconnected(words),
-        // It ends the connection, perhaps after the statement was done.
+        // The server ends the connection, maybe after it executed the statement.
         (_, Some("57" | "08")) => Failure::Disconnected(words),
-        // Too many connections, a full disk; a deadlock, a lock that is not to be had.
+        // Too many connections, a full disk, a deadlock, or a lock that is not available.
         (_, Some("53" | "40" | "55")) => Failure::Refused(Refusal::Other(words)),
         ("42501", _) | (_, Some("28")) => Failure::Denied(words),
-        // A statement that was prepared a moment ago is not there, or one that was not is.
+        // A prepared statement is missing, or one exists that should not.
         ("26000" | "42P05", _) => Failure::Unusable(pooler::SHARED.into()),
-        // There is no such database.
+        // The database does not exist.
         ("3D000", _) => Failure::Unusable(words),
         _ => Failure::Failed(words),
     }
 }
 
-/// Whether a batch may be refused only since those that listen were to be told of it: by a queue that is full, since
-/// some session listens and does not read, or for want of a right.
+/// Returns whether a batch may have failed only because of its notification: the queue is full,
+/// since some session listens but does not read; or the role lacks a right.
 pub(super) fn is_of_telling(error: &Error) -> bool {
     let answer = error.as_db_error();
     answer.is_some_and(|answer| matches!(answer.code().code(), "54000" | "42501"))
 }
 
-/// Whether a statement failed, or its answer cannot be read, by what somebody else wrote in a table: a number that has no
-/// successor, an array of another shape, a row where the next one is to be.
+/// Returns whether a statement failed, or its answer cannot be parsed, because of data that
+/// somebody else wrote: a number without a successor, an array of another shape, or a row in the
+/// place of the next one.
 pub(super) fn is_of_data(error: &Error) -> bool {
     match error.as_db_error() {
         Some(answer) => matches!(answer.code().code().get(..2), Some("22" | "23")),
@@ -80,7 +81,8 @@ fn words(answer: &DbError, credentials: &Credentials) -> Box<str> {
     }
 }
 
-/// Returns the server's words with the user's name replaced; `None` if they may hold a credential.
+/// Returns the server's words with the user's name replaced; `None` if they may contain a
+/// credential.
 fn told(words: &str, credentials: &Credentials) -> Option<String> {
     credentials.taken_out_of(words, |name| format!(" \"{name}\""), "")
 }

@@ -1,4 +1,4 @@
-//! Levels, as a decision reads and sets them.
+//! Reads and writes levels for decisions.
 
 use core::time::Duration;
 
@@ -13,22 +13,22 @@ use crate::store::contract::strategy::{CLOCK_MARGIN, Epoch};
 use crate::store::decide::asked::AskedPlace;
 use crate::store::decide::stored::StoredCount;
 
-/// A counter that is a level.
+/// The place of a level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LevelPlace<'q> {
-    /// Index by which the caller finds it.
+    /// The caller's index of the place.
     pub(super) index: usize,
-    /// The index of its shard.
+    /// Index of the shard.
     pub(super) shard: usize,
     pub(super) kind: LevelKind,
     pub(super) size: WindowSize,
-    /// [`StoredKind::measure`], by which its row is found.
+    /// [`StoredKind::measure`], a part of the row's key.
     pub(super) measure: u64,
     pub(super) key: &'q [u8],
 }
 
 impl<'q> LevelPlace<'q> {
-    /// The place with this index, if it is a level.
+    /// Returns the place if it is a level; otherwise `None`.
     pub(super) fn of((index, place): (usize, &AskedPlace<'q>)) -> Option<LevelPlace<'q>> {
         let StoredKind::Level(kind) = place.kind else {
             return None;
@@ -38,7 +38,7 @@ impl<'q> LevelPlace<'q> {
     }
 }
 
-/// Reads the levels of `places`, by their index; places without a level are left out.
+/// Reads the levels of `places`, by their index. Leaves out places without a row.
 pub(super) async fn read(
     connection: &Connection,
     (namespaces, numbers): (&Vec<&str>, &Vec<i32>),
@@ -66,7 +66,7 @@ pub(super) async fn read(
     Ok(levels)
 }
 
-/// Sets levels of one shard, which are in the order of their measures and keys.
+/// Writes levels of one shard, which must be in the order of measures and keys.
 pub(super) async fn set(
     connection: &Connection,
     epoch: Epoch,
@@ -83,7 +83,7 @@ pub(super) async fn set(
         column(|(place, level)| {
             let life = match place.kind {
                 LevelKind::Elastic => place.size.millis(),
-                // Until it is empty.
+                // The time until the bucket is empty.
                 LevelKind::Bucket(_) => level.mark.millis().0.saturating_sub(level.at.0),
             };
             let life = Duration::from_millis(life).saturating_add(CLOCK_MARGIN);
@@ -98,7 +98,7 @@ pub(super) async fn set(
     Ok(())
 }
 
-/// Names of counters, as arrays.
+/// Names of counters as arrays.
 struct LevelColumns<'q> {
     kinds: Vec<i16>,
     sizes: Vec<i64>,

@@ -1,16 +1,16 @@
-//! The numbers that are locked while it is decided about keys.
+//! The numbers that are locked during decisions about keys.
 
 use std::collections::BTreeSet;
 
 use crate::store::contract::strategy::Shard;
 use crate::store::decide::asked::AskedPlaces;
 
-/// Upper 32 bits of all locks: others may lock numbers in the same database.
+/// Upper 32 bits of all locks, since others may lock numbers in the same database.
 const LOCKS: i64 = 0x7261_7465 << 32;
-/// Into how many locks the keys of a shard are divided. A server has room for a few thousand.
+/// Number of locks for the keys of a shard. A server has room for a few thousand.
 const LOCKS_OF_SHARD: u16 = 1024;
 
-/// Returns the locks of a decision on all of these places, in order.
+/// Returns the locks for a decision about these places, in order.
 pub(super) fn of(asked: &AskedPlaces<'_>) -> Vec<i64> {
     let locks = asked.places.iter().filter_map(|place| {
         let shard = asked.shards.get(place.shard)?;

@@ -1,8 +1,8 @@
-//! The log of a counter, as the server has it, and what is written of it when questions were decided.
+//! The log of a counter in the server, and the rows to write after decisions.
 //!
-//! Its entries are in blocks, each a row: a new entry is added to the last one, in place, until that is
-//! full. An entry is a time and the sum of all hits up to it: so the hits in a window are the difference of two
-//! sums.
+//! Its entries are in blocks, each of which is a row. A new entry is added to the last block, in
+//! place, until that is full. An entry is a time and the sum of all hits up to it, so the hits in a
+//! window are the difference of two sums.
 
 use tokio_postgres::{Error, Row};
 
@@ -13,34 +13,34 @@ use crate::store::contract::strategy::CLOCK_MARGIN;
 use crate::store::decide::stored::StoredCount;
 use crate::store::decide::stored_log::StoredLog;
 
-/// Greatest number of entries in a block: a row without its key has some 1100 bytes then.
+/// Most entries of a block. A row then has about 1100 bytes without its key.
 const MOST_IN_BLOCK: i32 = 64;
-/// Entries that are kept beside those of a limit.
+/// Entries in addition to those of a limit.
 const EXTRA_ENTRIES: u64 = 2;
-/// Time after the last hit has left, in milliseconds, from which nothing is added to a block any
-/// more, since it might be purged meanwhile: half of the time for which it is kept.
+/// Time in milliseconds after the last hit has left from which nothing is added to a block, since
+/// it may be purged at the same time. Half of the time for which it is kept.
 const ADDABLE: i64 = 30_000;
 const _: () = assert!(ADDABLE as u128 * 2 <= CLOCK_MARGIN.as_millis());
 
-/// The log of a counter, as it was found.
+/// The log of a counter, as read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FoundLog {
-    /// Number of the log among the key's logs.
+    /// Number of the log among those of the key.
     pub(super) log: i64,
-    /// The last block; `None`: there is none to add to.
+    /// The last block; `None` if nothing can be added to one.
     block: Option<LastBlock>,
-    /// The time of the last entry.
+    /// Time of the last entry.
     last: i64,
-    /// The sum of all hits.
+    /// Sum of all hits.
     sum: i64,
     /// Number of entries.
     entries: i64,
-    /// Number of entries that have left, and their sum.
+    /// Number of entries that have left the window, and their sum.
     gone: i64,
     base: i64,
-    /// All blocks before this one have left.
+    /// All blocks before this one have left the window.
     gone_block: Option<i64>,
-    /// The time of the oldest hit that has not left.
+    /// Time of the oldest hit in the window.
     oldest: i64,
 }
 
@@ -51,29 +51,29 @@ struct LastBlock {
     length: i32,
 }
 
-/// An entry that is added to a log.
+/// An entry to add to a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NewEntry {
-    /// The block that it is added to, and after how many entries; `None`: a new one.
+    /// The block, and the number of entries in it before; `None` for a new block.
     pub(super) block: Option<(i64, i32)>,
     pub(super) at: i64,
     pub(super) sum: i64,
-    /// Number of entries in all blocks before a new one, and their sum.
+    /// For a new block, the number of entries in all blocks before, and their sum.
     pub(super) number: i64,
     pub(super) base: i64,
     pub(super) gone_block: Option<i64>,
 }
 
-/// The rows to be written for a log.
+/// The rows to write for a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogChange {
-    /// The newest hits are taken away, down to this sum.
+    /// The sum to which the newest hits are removed.
     pub(super) lowered: Option<i64>,
     pub(super) added: Option<NewEntry>,
 }
 
 impl FoundLog {
-    /// Parses a row of `read_logs.sql` about a log of windows of this size at `now`.
+    /// Parses a row of `read_logs.sql`, for windows of this size at `now`.
     pub(super) fn of(row: &Row, size: WindowSize, now: UnixMillis) -> Result<FoundLog, Error> {
         let Some(log) = row.try_get("log")? else {
             return Ok(FoundLog::default());
@@ -100,7 +100,7 @@ impl FoundLog {
         })
     }
 
-    /// The hits in the window, in thousandths.
+    /// Returns the hits in the window, in thousandths.
     pub(super) fn hits(&self) -> i64 {
         self.sum.saturating_sub(self.base)
     }
@@ -109,8 +109,8 @@ impl FoundLog {
         StoredCount::log(self.hits(), self.oldest)
     }
 
-    /// Returns the rows to be written when the log has become `log` by questions at `now`, of which
-    /// the largest limit is `most`.
+    /// Returns the rows to write after questions at `now` have changed the log to `log`. `most` is
+    /// the largest limit.
     pub(super) fn change_to(&self, log: &StoredLog, now: UnixMillis, most: Hits) -> LogChange {
         let [kept, added] = [log.kept(), log.added()].map(|it| it.thousandths());
         let sum = self.base.saturating_add(kept);
@@ -144,9 +144,10 @@ impl FoundLog {
             gone_block: self.gone_block,
         };
         match self.block {
-            // What is left of the last block is not known: a new one begins later than all that.
+            // The content of the last block is unknown after a removal, so a new block begins with
+            // a later time.
             _ if is_lowered => NewEntry { at: at.max(self.last.saturating_add(1)), ..new },
-            // In place of the last entry, whose hits get this time.
+            // Replaces the last entry, whose hits get this time.
             Some(LastBlock { at: block, length }) if at == self.last || is_full => {
                 NewEntry { block: Some((block, length.saturating_sub(1))), ..new }
             }

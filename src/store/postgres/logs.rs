@@ -1,4 +1,4 @@
-//! Logs, as a decision reads and changes them.
+//! Reads and writes logs for decisions.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -15,15 +15,15 @@ use crate::store::contract::decision::Question;
 use crate::store::contract::strategy::{CLOCK_MARGIN, Epoch};
 use crate::store::decide::asked::{AskedPlace, AskedPlaces};
 
-/// The place of a log, and how many of its last hits may be left in the window, in thousandths, so that
-/// there is room.
+/// The place of a log, and how many of its latest thousandths may stay in the window so that there
+/// is room.
 pub(super) type Obstacle = (usize, i64);
 
-/// The times of the hits with which others have left that are in the way, in milliseconds of Unix time.
+/// The times of the hits with which enough others have left, in milliseconds of Unix time.
 pub(super) type Obstacles = BTreeMap<Obstacle, i64>;
 
-/// Returns the questions about logs to which nothing is charged: the hits that a window may have
-/// for there to be room, by the limits of each question.
+/// Returns the obstacles of questions that charge nothing to logs: for each limit, the hits with
+/// which a window still has room.
 pub(super) fn rooms(asked: &AskedPlaces<'_>, questions: &[Question]) -> Obstacles {
     let full = MovingCount { hits: MovingCount::MOST, ..MovingCount::default() };
     let mut rooms: BTreeMap<(usize, usize), Hits> = BTreeMap::new();
@@ -45,7 +45,7 @@ pub(super) fn rooms(asked: &AskedPlaces<'_>, questions: &[Question]) -> Obstacle
     rooms.collect()
 }
 
-/// The largest limit of each place, which the questions are about.
+/// Returns the largest limit of each place.
 pub(super) fn largest_limits(asked: &AskedPlaces<'_>, questions: &[Question]) -> Vec<Hits> {
     let mut limits = vec![Hits::ZERO; asked.places.len()];
     for (question, slots) in asked.with_slots(questions) {
@@ -60,7 +60,7 @@ pub(super) fn largest_limits(asked: &AskedPlaces<'_>, questions: &[Question]) ->
     limits
 }
 
-/// Has the times of `obstacles` looked up, of those that the server has.
+/// Reads the times of `obstacles`, as far as the server has them.
 pub(super) async fn find_obstacles(
     connection: &Connection,
     asked: &AskedPlaces<'_>,
@@ -93,7 +93,7 @@ pub(super) async fn find_obstacles(
     Ok(())
 }
 
-/// A log that is to be changed.
+/// A log to change.
 pub(super) struct ChangedLog<'q> {
     pub(super) place: AskedPlace<'q>,
     pub(super) epoch: Epoch,
@@ -101,13 +101,13 @@ pub(super) struct ChangedLog<'q> {
     pub(super) change: LogChange,
 }
 
-/// Changes logs, in the order of their shards, sizes and keys.
+/// Writes logs, in the order of their shards, sizes and keys.
 pub(super) async fn change(
     connection: &Connection,
     mut logs: Vec<ChangedLog<'_>>,
 ) -> Result<(), Fault> {
     logs.sort_by_key(|it| (it.place.shard, it.place.size, it.place.key));
-    // On their way together, in this order.
+    // Sent together, in this order.
     let (lowered, added) = join(lower(connection, &logs), add(connection, &logs)).await;
     lowered.and(added)
 }
@@ -163,7 +163,7 @@ async fn add(connection: &Connection, logs: &[ChangedLog<'_>]) -> Result<(), Fau
     Ok(())
 }
 
-/// Names of logs, as arrays.
+/// Names of logs as arrays.
 struct LogNames<'q> {
     epochs: Vec<i64>,
     sizes: Vec<i64>,

@@ -1,17 +1,18 @@
 //! PostgreSQL, 13 or newer: counts in a table, what changed in a log of batches, by statements.
 //!
-//! Six tables, which `schema.sql` describes. All are lost together, if at all: then there is no
-//! epoch, and the nodes restore what they know. A row of counters belongs to an epoch, so that a new
-//! epoch begins without counts; what is left of the old one is purged.
+//! There are six tables, which `schema.sql` describes. If they are lost, all are lost together.
+//! Then there is no epoch, and the nodes restore the counts that they know. A row of counters
+//! belongs to an epoch, so a new epoch begins without counts; the rows of the old one are purged.
 //!
-//! A push is two statements that are sent at once: `push.sql` applies the batch if it is the next
-//! one, and `ask.sql` then judges by the node's number what became of it, and reads what changed.
-//! A decision is a transaction, which `decide.rs` tells of.
+//! A push is two statements that are sent together: `push.sql` applies the batch if it is the next
+//! one, and `ask.sql` then finds out by the node's number whether it was applied, and reads the
+//! changes. A decision is a transaction: see `decide.rs`.
 //!
-//! Changes have numbers that are given at the end of a batch, under a lock that is held until it is
-//! committed: they become visible in their order. Transaction ids do not: a reader would have to go
-//! back to the oldest that was open at its last look, which a long transaction of somebody else,
-//! even in another database, holds back for hours, and would be told everything since, each time.
+//! Changes are numbered at the end of a batch, under a lock that is held until the commit, so they
+//! become visible in the order of their numbers. Transaction ids do not: a reader would have to go
+//! back to the oldest transaction that was open at its last read. A long transaction of somebody
+//! else, even in another database, delays that for hours, and each read would return all changes
+//! since.
 
 mod channel;
 mod connection;
@@ -48,19 +49,19 @@ use super::settings::kind::Registered;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
-/// A Postgres of one server, or of several of which only one can be written to.
+/// A client of Postgres: one server, or several of which only one accepts writes.
 #[derive(Debug)]
 pub struct Postgres {
     link: Link,
-    /// Number of rows of a kind that are purged at once: fewer, while that takes too long.
+    /// Rows of each kind that are purged at a time; fewer while that takes too long.
     purged: i64,
-    /// Number of living nodes.
+    /// Number of living nodes, from the last answer.
     nodes: Option<u64>,
 }
 
-/// Greatest number of rows of a kind that are purged at once, in some tens of milliseconds.
+/// Most rows of each kind that are purged at a time, in some tens of milliseconds.
 const MAX_PURGED: i64 = 1000;
-/// Number of batches of an epoch that are kept for the nodes to catch up with.
+/// Batches of an epoch that are kept for nodes to catch up.
 const KEPT_CHANGES: i64 = 10_000;
 
 impl Registered for Postgres {
@@ -69,7 +70,7 @@ impl Registered for Postgres {
 
 impl Strategy for Postgres {
     type Options = PostgresOptions;
-    /// After the hash of a key.
+    /// Continues after the hash of a key.
     type Step = PageStep<Vec<u8>>;
     type Changes = Changes;
     type Counts = Added;
@@ -102,7 +103,7 @@ impl Strategy for Postgres {
     ) -> Result<Pushed, StoreError> {
         let sealed = batch.id.map(|id| (id, Columns::of(batch.diffs.iter().map(Addition::from))));
         let exchange = async |connection: &Connection| {
-            // The statements are on their way together.
+            // All statements are sent together.
             let living = living(connection, batch);
             let Some((id, diffs)) = sealed else {
                 let (rows, nodes) = join(ask(connection, shard, batch, limit), living).await;
@@ -113,7 +114,7 @@ impl Strategy for Postgres {
             let (mut applied, mut asked, nodes) = join3(push(batch.is_news), ask(), living).await;
             if batch.is_news && matches!(&applied, Ok(Err(error)) if failure::is_of_telling(error))
             {
-                // Nothing of it was done. Hits do not depend on who hears of them.
+                // Nothing was applied. The batch must not fail because of its notification.
                 (applied, asked) = join(push(false), ask()).await;
             }
             applied??;
@@ -141,7 +142,7 @@ impl Strategy for Postgres {
         let (namespace, number) = name(shard);
         let exchange = async |connection: &Connection| {
             let client = &connection.client;
-            // Whether another one is to be replaced, or one that is none.
+            // Whether to replace another epoch, or an invalid one.
             let old = instead_of.map_or(0, |old| old.0.get().cast_signed());
             end_epoch(connection, shard, Some(old)).await?;
             let begin = connection.statement(Prepared::BeginEpoch)?;
@@ -234,7 +235,7 @@ impl Strategy for Postgres {
         self.listen(subscriptions).await
     }
 
-    /// Goes by the server's clock, and purges for all namespaces.
+    /// Uses the server's clock, and purges for all namespaces.
     async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
         let limit = self.purged;
         self.purged = (limit / 2).max(1);

@@ -1,7 +1,9 @@
-//! A pooler between a node and its server, which gives the server's sessions to others after each transaction.
+//! Detects a pooler between node and server that gives the server's sessions to other clients after
+//! each transaction.
 //!
-//! What a node prepares and sets in a session, and what it listens for, is then somebody else's, or gone. It would fail now and
-//! then, in many ways, so it is found out first: by two sessions at once that are the same one at the server.
+//! The statements, settings and subscriptions of a session would then be another client's, or lost,
+//! and exchanges would fail at random. So it is detected first: two clients at the same time that
+//! have the same session at the server.
 
 use core::pin::pin;
 use core::time::Duration;
@@ -12,27 +14,28 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage};
 /// Message about a pooler that shares sessions.
 pub(super) const SHARED: &str = "a pooler between gives its sessions to others after each transaction, and must keep them: \
                                  of PgBouncer, pool_mode = session";
-/// Number of times that one session answers while another one is waited for, and the pause before each. A pooler that
-/// keeps sessions may have none left, and answers the first. A pooler on a busy machine answers neither for a while.
+/// Exchanges of one client while another one waits for its session, and the pause before each. A
+/// pooler that does not share sessions may have none left for the other, and answers the first
+/// client; one on a busy machine answers neither for a while.
 const TURNS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(30);
-/// Number of looks at both sessions: others may take theirs in between, so that a single look sees
-/// two sessions where there is one in a third of all cases.
+/// Number of comparisons of both sessions. Other clients may take sessions in between, so that a
+/// single comparison misses a shared one in a third of all cases.
 const LEAST_LOOKS: usize = 3;
-/// Number of further looks, and the longest time for these.
+/// Number of further comparisons, and their longest time.
 const MORE_LOOKS: usize = 9;
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A session as the server knows it.
+/// A session, as the server identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerSession {
     process: String,
-    /// The port that its client has; empty where there is none.
+    /// The port of its client; empty for a Unix socket.
     client_port: String,
 }
 
 impl ServerSession {
-    /// The session that does what this client asks.
+    /// Returns the session that executes this client's statements.
     pub(super) async fn of(client: &Client) -> Result<ServerSession, Error> {
         let query = "SELECT pg_backend_pid(), inet_client_port()";
         let answer = client.simple_query(query).await?;
@@ -47,13 +50,15 @@ impl ServerSession {
         Ok(ServerSession { process: column(0), client_port: column(1) })
     }
 
-    /// Whether it is the end of a connection from this port: then nobody is between.
+    /// Returns whether the server's client is the connection from this port, so that no pooler is
+    /// between.
     pub(super) fn is_direct(&self, port: Option<u16>) -> bool {
         port.is_some_and(|port| self.client_port == port.to_string())
     }
 }
 
-/// Waits for another client, which has a session; `None`: the pooler answers `one`, and has no other session.
+/// Waits for another client with a session; `None` if the pooler answers `one` and has no other
+/// session.
 pub(super) async fn other_client<T>(
     one: &Client,
     other: impl Future<Output = T>,
@@ -68,7 +73,7 @@ pub(super) async fn other_client<T>(
     Ok(None)
 }
 
-/// Whether two clients, both of which are connected, have the same session at times: `one` had this one.
+/// Returns whether two connected clients sometimes have the same session; `one` had this one.
 pub(super) async fn is_shared(
     session: &ServerSession,
     one: &Client,

@@ -1,4 +1,4 @@
-//! A push: a batch as a statement takes it, and what is answered.
+//! Pushes a batch, and parses the answer.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ use crate::store::contract::strategy::{
     Pushed, Shard,
 };
 
-/// The longest that anything is kept.
+/// Longest time for which anything is kept.
 pub(super) const MAX_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
-/// Sends a batch, to be applied, and those that listen to be told of it if it `is_news`. The outer errors are of
-/// this side.
+/// Sends a batch, and notifies listening nodes if it is news and `is_news` is set. The outer errors
+/// are of this side.
 pub(super) async fn push(
     connection: &Connection,
     shard: &Shard,
@@ -65,7 +65,7 @@ pub(super) async fn ask(
     let (namespace, number) = name(shard);
     let ask = connection.statement(Prepared::Ask)?;
     let position = batch.position.map(|Position(words)| words);
-    // One of another epoch says nothing of this one.
+    // A position of another epoch is useless in this one.
     let position = position.filter(|[_, epoch]| *epoch == batch.epoch.0.get());
     let position = position.map(|[number, _]| number.cast_signed());
     let result = connection
@@ -85,7 +85,7 @@ pub(super) async fn ask(
     Ok(result)
 }
 
-/// Notes for how long the batch's node lives, if it says so. Returns how many nodes do.
+/// Records how long the batch's node is alive, if it says so. Returns the number of living nodes.
 pub(super) async fn living(
     connection: &Connection,
     batch: &Batch,
@@ -95,7 +95,7 @@ pub(super) async fn living(
     };
     let living = connection.statement(Prepared::Living)?;
     let NodeId([high, low]) = batch.node;
-    // No node's own.
+    // No node has this id.
     let row = NodeId([!high, low]).to_string();
     let (epoch, life) = (batch.epoch.0.get().cast_signed(), millis(life));
     let client = &connection.client;
@@ -107,7 +107,7 @@ pub(super) async fn living(
     Ok(others.map(|others| Some(others.unsigned_abs().saturating_add(own))))
 }
 
-/// Ends an epoch of a shard, if it is the present one, or whichever is.
+/// Ends an epoch of a shard, if it is the current one; or the current one in any case.
 pub(super) async fn end_epoch(
     connection: &Connection,
     shard: &Shard,
@@ -120,7 +120,7 @@ pub(super) async fn end_epoch(
     Ok(())
 }
 
-/// Reads the answer of `ask.sql`.
+/// Parses the answer of `ask.sql`.
 pub(super) fn pushed(batch: &Batch, rows: &[Row]) -> Result<Pushed, Fault> {
     let misunderstood = || Fault::Misunderstood("ask.sql");
     let Some(first) = rows.first() else {
@@ -151,7 +151,7 @@ pub(super) fn pushed(batch: &Batch, rows: &[Row]) -> Result<Pushed, Fault> {
     Ok(Pushed::Applied { changes, now })
 }
 
-/// The counter of a row that has one, in a window as nodes have them.
+/// Parses the counter of a row, if it has one, with the window as nodes number it.
 pub(super) fn count(row: &Row) -> Result<Option<Count>, Error> {
     let Some(key) = row.try_get("key")? else {
         return Ok(None);
@@ -170,7 +170,7 @@ pub(super) struct Addition<'a> {
     pub(super) size: WindowSize,
     pub(super) window: u64,
     pub(super) thousandths: i64,
-    /// Time from now until the window loses its meaning.
+    /// Time from now until the window ceases to matter.
     pub(super) life: Duration,
 }
 
@@ -186,7 +186,7 @@ impl<'a> From<&'a Diff> for Addition<'a> {
     }
 }
 
-/// Additions as arrays, each counter once, in the order in which its row is locked.
+/// Additions as arrays, each counter once, in the order in which rows are locked.
 pub(super) struct Columns<'a> {
     node_life: i64,
     pub(super) sizes: Vec<i64>,
@@ -206,11 +206,11 @@ impl<'a> Columns<'a> {
             *life = addition.life.max(*life);
         }
         let longest = counters.values().map(|(_, life)| *life).max();
-        // As `ask.sql` has it, for a node that only asks.
+        // As in `ask.sql`, for a node that only asks.
         let longest = longest.unwrap_or_default().max(NODE_LIFE);
         let mut columns = Columns {
-            // A day longer than its counts: what a node sends again after it was forgotten is of
-            // windows that do not matter any more.
+            // A day longer than its counts, so that batches sent again by a node that was removed
+            // are of windows that do not matter any more.
             node_life: millis(longest.saturating_add(NODE_LIFE)),
             sizes: Vec::with_capacity(counters.len()),
             windows: Vec::with_capacity(counters.len()),

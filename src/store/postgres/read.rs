@@ -1,4 +1,4 @@
-//! The server's state of the counters of questions.
+//! Reads the server's state of the counters of questions.
 
 use core::num::NonZeroU64;
 use std::collections::BTreeMap;
@@ -22,18 +22,18 @@ use crate::store::decide::stored::StoredCount;
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) now: UnixMillis,
-    /// By place.
+    /// One for each place.
     pub(super) counts: Vec<StoredCount>,
-    /// By place, of those that are logs.
+    /// The logs, by place.
     pub(super) logs: BTreeMap<usize, FoundLog>,
-    /// By shard.
+    /// One for each shard.
     pub(super) epochs: Vec<Option<Epoch>>,
     /// Obstacles of the questions, if nothing can be charged.
     pub(super) obstacles: Obstacles,
 }
 
 impl AskedPlaces<'_> {
-    /// Reads the counts; in a transaction, which is left open, if anything is to be locked.
+    /// Reads the counts. If anything must be locked, leaves a transaction open.
     pub(super) async fn read(
         &self,
         connection: &Connection,
@@ -67,7 +67,7 @@ impl AskedPlaces<'_> {
             looked?;
             (rows, levels)
         } else {
-            // On their way together.
+            // Sent together.
             let begin = client.batch_execute("BEGIN");
             let locks: [&(dyn ToSql + Sync); 1] = [&locks::of(self)];
             let lock = client.execute(connection.statement(Prepared::Lock)?, &locks);
@@ -88,7 +88,7 @@ impl AskedPlaces<'_> {
             obstacles,
         };
         for row in &rows {
-            // There is none, if there are no counters.
+            // Without counters, the row has no place.
             let Some(place) = row.try_get::<_, Option<i64>>("place")? else {
                 break;
             };

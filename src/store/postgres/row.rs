@@ -1,4 +1,4 @@
-//! Shards, epochs and numbers as rows of the tables have them.
+//! Converts shards, epochs and numbers to and from columns.
 
 use core::num::NonZeroU64;
 
@@ -6,18 +6,18 @@ use tokio_postgres::{Error, Row};
 
 use crate::store::contract::strategy::{Epoch, Shard};
 
-/// The namespace of a shard and its number in it.
+/// Returns a shard's namespace, and its number.
 pub(super) fn name(shard: &Shard) -> (&str, i32) {
     (&*shard.namespace, i32::from(shard.number))
 }
 
-/// The epoch of a row that has a column of that name; `None`: there is none.
+/// Returns the epoch in a column; `None` without one.
 pub(super) fn epoch(row: &Row) -> Result<Option<Epoch>, Error> {
     let epoch: i64 = row.try_get("epoch")?;
     Ok(NonZeroU64::new(epoch.cast_unsigned()).map(Epoch))
 }
 
-/// A number of things as Postgres has it: one may still be added to it.
+/// Converts a number for Postgres, to which one can still be added.
 pub(super) fn signed(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX - 1)
 }

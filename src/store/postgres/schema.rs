@@ -1,33 +1,33 @@
-//! The tables: their names, what they are like, and how they come to be.
+//! The tables: their names, columns and creation.
 
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
 use super::options::TableName;
 
-/// `CREATE TABLE` statements of all tables; docs/postgres.md has them, too.
+/// `CREATE TABLE` statements of all tables. docs/postgres.md shows them, too.
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// Held while tables are created, so that several nodes do not create the same at once.
+/// Lock during the creation of tables, so that nodes do not create them at the same time.
 const CREATE_LOCK: i64 = 0x7261_7465_6c69_6d69;
 
-/// The names of the tables, as SQL has them.
+/// The names of the tables, quoted for SQL.
 #[derive(Clone, Debug)]
 pub(super) struct Tables([(&'static str, Box<str>); 6]);
 
-/// An error of the tables.
+/// An error about the tables.
 pub(super) enum SchemaError {
-    /// There is one of this name that is something else.
+    /// A relation with this name is something else.
     OtherShape(Box<str>),
-    /// There is none of this name, and it could not be created.
+    /// The table does not exist, and could not be created.
     NotCreated(Box<str>, Error),
-    /// They could not be looked at, or not be created.
+    /// The tables could not be read or created.
     Failed(Error),
 }
 
-/// The tables that nodes restore nothing of, so that they may be lost without the others.
+/// Tables whose content nodes do not restore, so that each may be lost without the others.
 const OF_NO_WINDOWS: [&str; 2] = ["levels", "logs"];
 
-/// Required shape of each table: its kind, columns by name, and unique columns.
+/// Required shape of each table: its kind, its columns by name, and its unique columns.
 const SHAPES: [(&str, &str); 6] = [
     (
         "epochs",
@@ -64,10 +64,10 @@ const SHAPES: [(&str, &str); 6] = [
 ];
 
 impl Tables {
-    /// The tables that belong to the table of the counters.
+    /// Returns the names of all tables that belong to a table of counters.
     pub(super) fn new(counters: &TableName) -> Tables {
         let name = |suffix: &str| match &counters.schema {
-            // Legal names have no quotes in them.
+            // Valid names contain no quotes.
             Some(schema) => format!("\"{schema}\".\"{}{suffix}\"", counters.name).into(),
             None => format!("\"{}{suffix}\"", counters.name).into(),
         };
@@ -81,8 +81,8 @@ impl Tables {
         ])
     }
 
-    /// A statement with the tables' names in place of `{epochs}`, `{nodes}`, `{counters}`, `{changes}`,
-    /// `{levels}` and `{logs}`.
+    /// Replaces the placeholders `{epochs}`, `{nodes}`, `{counters}`, `{changes}`, `{levels}` and
+    /// `{logs}` by the names of the tables.
     pub(super) fn fill(&self, statement: &str) -> String {
         let Tables(tables) = self;
         tables.iter().fold(statement.into(), |statement, (table, name)| {
@@ -90,12 +90,12 @@ impl Tables {
         })
     }
 
-    /// Makes sure that the tables are there, and are as they should be.
+    /// Creates missing tables, and checks the shapes of all.
     pub(super) async fn provide(&self, client: &Client) -> Result<(), SchemaError> {
         if self.missing(client).await?.is_empty() {
             return Ok(());
         }
-        // What another one does at the same time is waited for; of an error, nothing is left.
+        // Waits for other nodes that do so. An error leaves no change.
         let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK})");
         client.simple_query(&begin).await?;
         let missing = self.missing(client).await?;
@@ -109,7 +109,7 @@ impl Tables {
         }
         let is_lost = missing.iter().any(|table| !OF_NO_WINDOWS.contains(table));
         if is_lost && !missing.contains(&"epochs") {
-            // What was in the others is lost, so that the nodes are to restore it.
+            // The content of the other tables is lost, so the nodes must restore it.
             let end = "UPDATE {epochs} SET ended_at = now() WHERE ended_at IS NULL";
             client.batch_execute(&self.fill(end)).await?;
         }
@@ -118,7 +118,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The tables that are not there; those that are, are as they should be.
+    /// Returns the tables that do not exist, after checking the shapes of the others.
     async fn missing(&self, client: &Client) -> Result<Vec<&'static str>, SchemaError> {
         let Tables(tables) = self;
         let names =
@@ -132,7 +132,7 @@ impl Tables {
                 found.push([column(0)?, column(1)?, column(2)?].map(ToOwned::to_owned));
             }
         }
-        // What a crash does to one, it does to all.
+        // All tables must survive a crash, or none.
         let persistence = found.first().map(|[_, persistence, _]| persistence);
         let mut missing = Vec::new();
         for (table, shape) in SHAPES {

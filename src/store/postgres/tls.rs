@@ -1,4 +1,4 @@
-//! TLS for the client library's connections, by the client that every datastore uses.
+//! TLS for the client library's connections, with the client that all datastores use.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -9,13 +9,14 @@ use tokio_postgres::tls::{self, ChannelBinding, TlsConnect};
 
 use crate::store::net::tls::{TlsClient, TlsStream};
 
-/// Whom a stream leads to. The library has asked the server for TLS before, and got its consent.
+/// The destination of a stream. The library has asked the server for TLS before, and the server
+/// agreed.
 pub(super) struct Secure<'a> {
     pub(super) client: &'a TlsClient,
     pub(super) host: &'a str,
 }
 
-/// A stream with TLS around it.
+/// A stream with TLS.
 pub(super) struct Secured<S>(TlsStream<S>);
 
 impl<'a, S> TlsConnect<S> for Secure<'a>
@@ -35,8 +36,8 @@ where
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> tls::TlsStream for Secured<S> {
-    /// None: its certificate names the server. Where that is not verified, a password that is
-    /// bound to the channel would not help: an impostor would just ask for another way to give it.
+    /// Not supported. The certificate identifies the server. If that is not verified, channel
+    /// binding would not help, since an impostor would request another method of authentication.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

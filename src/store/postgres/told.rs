@@ -1,8 +1,8 @@
-//! Notifications to a listening connection: that a shard was changed.
+//! Notifications on a listening connection that a shard has changed.
 //!
-//! A channel of notifications is open to every role of the database, to listen and to notify. So what is notified is a
-//! number that says of which shard it is, and by which node: no key, no total, no position. It is no more than a reason
-//! to look. However much is told, a shard is changed or it is not, so that nothing piles up.
+//! Every role of the database can listen and notify. So a notification contains only a number,
+//! which depends on the shard's epoch and the node, and no key, total or position. It is only a
+//! reason to read the changes. A shard has either changed or not, so notifications do not pile up.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 
 use crate::store::contract::strategy::{Epoch, NodeId, Subscription};
 
-/// Notifications that nobody has looked at yet.
+/// Notifications whose changes were not read yet.
 #[derive(Debug, Default)]
 pub(super) struct Notified {
     watched: Mutex<Watched>,
-    /// Wakes who waits.
+    /// Wakes the waiting task.
     news: Notify,
 }
 
@@ -31,15 +31,15 @@ struct WatchedShard {
     is_changed: bool,
 }
 
-/// The number by which a node tells others that it has changed a shard in this epoch: the first half of the epoch, and
-/// a part of the node.
+/// Returns the number by which a node notifies others of changes in this epoch: the first half of
+/// the epoch, and a part of the node's id.
 pub(super) fn number(Epoch(epoch): Epoch, NodeId([node, _]): NodeId) -> i64 {
     const HALF: u64 = u32::MAX as u64;
     ((epoch.get() & !HALF) | (node & HALF)).cast_signed()
 }
 
 impl Notified {
-    /// Waits for news of these shards from now on. Of one that was not waited for before, there may be some.
+    /// Watches these shards from now on. A shard that was not watched before counts as changed.
     pub(super) fn watch(&self, subscriptions: &[Subscription]) {
         let mut watched = self.watched();
         let is_changed = |subscription: &Subscription| {
@@ -56,7 +56,7 @@ impl Notified {
         watched.shards = shards.collect();
     }
 
-    /// Notes what was notified. What no other node notifies of one of the shards is nothing.
+    /// Records a notification. Ignores those that are not of another node and a watched shard.
     pub(super) fn note(&self, payload: &str) {
         let Ok(told) = payload.parse::<i64>() else {
             return;
@@ -74,13 +74,13 @@ impl Notified {
         }
     }
 
-    /// Notes that nothing more will be told.
+    /// Records that the connection has ended.
     pub(super) fn end(&self) {
         self.watched().has_ended = true;
         self.news.notify_one();
     }
 
-    /// Waits until a shard was changed; returns whether more may be told.
+    /// Waits until a shard has changed. Returns false if the connection has ended.
     pub(super) async fn changed(&self) -> bool {
         loop {
             {
@@ -93,7 +93,7 @@ impl Notified {
         }
     }
 
-    /// Whether this shard was changed; from now on, it was not.
+    /// Returns whether this shard has changed, and resets that.
     pub(super) fn take(&self, subscription: &Subscription) -> bool {
         let mut watched = self.watched();
         let mut shards = watched.shards.iter_mut();
@@ -102,7 +102,7 @@ impl Notified {
     }
 
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        // Each change of it is whole.
+        // Each change of the value is atomic.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -130,7 +130,7 @@ mod tests {
         let told = Notified::default();
         told.watch(&[one.clone(), other.clone()]);
         let take = || [told.take(&one), told.take(&other)];
-        // Before they were watched, they may have been changed.
+        // They may have changed before they were watched.
         assert_eq!(take(), [true, true]);
         let of = |subscription: &Subscription, node| {
             number(subscription.epoch, NodeId([node, 0])).to_string()
@@ -138,10 +138,10 @@ mod tests {
         for (payload, expected) in [
             (of(&one, 9), [true, false]),
             (of(&other, 9), [false, true]),
-            // Its own, or of another epoch.
+            // This node's own notification, and one of another epoch.
             (of(&one, 7), [false, false]),
             (of(&subscription(1), 9), [false, false]),
-            // Somebody else's.
+            // A notification of another program.
             (String::new(), [false, false]),
             ("hello".into(), [false, false]),
             (format!("{} 7 60000:7:100:00", of(&one, 9)), [false, false]),
@@ -151,7 +151,7 @@ mod tests {
             assert_eq!(take(), expected, "{payload}");
         }
         told.note(&of(&one, 9));
-        // What is watched still stays as it is.
+        // A shard that is still watched keeps its state.
         told.watch(&[other.clone(), one.clone()]);
         assert_eq!(take(), [true, false]);
     }
