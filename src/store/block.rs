@@ -71,7 +71,7 @@ where
             self.own.set(&directive)?;
             self.given.push(name);
         } else if !self.common.set(&directive, &self.read_file)? {
-            // What looks like a name is the end of a password with a ";" in it.
+            // A name after a password can be the rest of a password with a ";" in it.
             let directive = if after_password { Directive::new(b"...", words) } else { directive };
             let lacking: Vec<_> = lacking().flat_map(|(_, names)| names).copied().collect();
             let error = directive.unknown(&directives(self.strategy), &lacking);

@@ -1,6 +1,7 @@
-//! The kinds of datastores: the one list of them, and the way from a configuration to the type of one.
+//! The list of the kinds of datastores, by which a configuration is mapped to the type of its
+//! strategy.
 //!
-//! All that differs by kind is in its folder, where [`Registered`] leads to it.
+//! Everything specific to a kind is in its folder; [`Registered`] is the interface to it.
 
 use core::time::Duration;
 
@@ -18,11 +19,11 @@ use super::settings::kind::{KindDirectives as _, KindOptions, Registered};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::options::{Directive, Directives, OptionError, Syntax};
 
-/// Bytes of stack of a thread that talks to stores. A build without optimizations needs more than
-/// the 2 MiB that are usual: connecting to Cassandra nests deep. Unused stack takes no memory.
+/// Stack size of a thread that exchanges with stores. Without optimizations, connecting to
+/// Cassandra needs more than the default of 2 MiB. Unused stack takes no memory.
 pub(crate) const THREAD_STACK: usize = 8 << 20;
 
-/// The names of kinds, as a message offers them: `redis or postgres`.
+/// Formats the names of kinds for a message: `redis or postgres`.
 macro_rules! offered {
     () => { "none: this build has no datastore" };
     ($last:ident) => { stringify!($last) };
@@ -30,8 +31,8 @@ macro_rules! offered {
     ($first:ident $($others:ident)+) => { concat!(stringify!($first), ", ", offered!($($others)+)) };
 }
 
-/// Makes of each line, which is the name that `strategy` takes and the type that does what it says,
-/// one variant, or one field, of everything that follows.
+/// Defines the following items from lines with the name for `strategy` and the type of its
+/// strategy: each line becomes a variant or a field.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident: $Kind:ident,)*) => {
         /// A kind of datastore.
@@ -46,29 +47,29 @@ macro_rules! kinds {
             $($(#[$doc])* $Kind(<$Kind as Strategy>::Options),)*
         }
 
-        /// The directives that only one kind has, of each, as far as they were read.
+        /// The directives that only some kinds have, as read so far, for each kind.
         #[derive(Debug, Default)]
         pub(super) struct OwnDirectives {
             $($name: <$Kind as Registered>::Directives,)*
         }
 
-        /// The word of the directive `strategy`.
+        /// The syntax of the directive `strategy`.
         pub(super) const STRATEGY: Syntax<StoreKind> = Syntax::new(offered!($($name)*), |word| {
             StoreKind::ALL.iter().copied().find(|kind| kind.name().as_bytes() == word)
         });
 
         impl StoreKind {
-            /// All that this build has.
+            /// All kinds in this build.
             pub(super) const ALL: &[StoreKind] = &[$(StoreKind::$Kind,)*];
 
-            /// The name that `strategy` takes.
+            /// Returns the name for `strategy`.
             pub fn name(self) -> &'static str {
                 match self {
                     $(StoreKind::$Kind => stringify!($name),)*
                 }
             }
 
-            /// Whether it decides by this algorithm.
+            /// Returns whether it decides by this algorithm.
             pub fn decides_by(self, algorithm: Algorithm) -> bool {
                 let kinds: &[_] = match self {
                     $(StoreKind::$Kind => <$Kind as Decider>::KINDS,)*
@@ -76,7 +77,7 @@ macro_rules! kinds {
                 kinds.contains(&algorithm.kind())
             }
 
-            /// The names of the directives that only this kind has.
+            /// Returns the names of the directives that only this kind has.
             pub(super) fn directives(self) -> &'static [&'static str] {
                 match self {
                     $(StoreKind::$Kind => <$Kind as Registered>::Directives::NAMES,)*
@@ -91,7 +92,7 @@ macro_rules! kinds {
                 Ok(())
             }
 
-            /// Whether nothing that was given contradicts another.
+            /// Checks that no given directive contradicts another one.
             pub(super) fn check(
                 &self,
                 common: &CommonDirectives,
@@ -128,7 +129,7 @@ macro_rules! kinds {
         }
 
         impl StoreSettings {
-            /// Has `visitor` use the type of this kind of datastore.
+            /// Calls `visitor` with the type of this kind's strategy.
             pub fn visit<V: StoreVisitor>(&self, visitor: V) -> V::Output {
                 let options = self.common.clone();
                 match self.own.clone() {
@@ -139,7 +140,7 @@ macro_rules! kinds {
     };
 }
 
-/// Passes the kinds that this build has on to `kinds`, one after the other.
+/// Passes the kinds in this build to `kinds`, one after another.
 macro_rules! with_redis {
     ($($kinds:tt)*) => {
         #[cfg(feature = "redis")]
@@ -166,7 +167,8 @@ macro_rules! with_cassandra {
 }
 with_redis! {}
 
-/// The kinds that not every build has: the name that `strategy` takes, and the directives that only it has.
+/// The kinds that some builds lack: the name for `strategy`, and the directives that only the kind
+/// has.
 const OPTIONAL: [(&str, &[&str]); 5] = [
     ("redis", &["cluster", "sentinel_master", "sentinel_username", "sentinel_password", "prefix"]),
     ("postgres", &["table"]),
@@ -175,28 +177,28 @@ const OPTIONAL: [(&str, &[&str]); 5] = [
     ("etcd", &[]),
 ];
 
-/// Returns the kinds that this build does not have, with their directives.
+/// Returns the kinds that this build lacks, with their directives.
 pub(super) fn lacking() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
     let is_here = |name: &str| StoreKind::ALL.iter().any(|kind| kind.name() == name);
     OPTIONAL.into_iter().filter(move |(name, _)| !is_here(name))
 }
 
-/// A datastore of whatever kind, as a `ratelimit_store` block describes it.
+/// The settings of a datastore of any kind, from a `ratelimit_store` block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Options that every kind has.
+    /// Options of all kinds.
     pub common: StoreOptions,
     /// Options of this kind alone.
     pub own: OwnOptions,
 }
 
-/// Code that is the same for every kind of datastore, and runs with the type of one.
+/// Code that is generic over the kind of datastore, and runs with its type.
 pub trait StoreVisitor {
     /// Result of the visit.
     type Output;
 
-    /// Runs it. Each call of `connect` makes a datastore's client of its own, which connects when it
-    /// is first used.
+    /// Runs the code. Each call of `connect` creates another client, which connects at its first
+    /// use.
     fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) -> Self::Output;
 }
 
@@ -206,18 +208,17 @@ impl StoreSettings {
         self.own.kind()
     }
 
-    /// Into how many shards the keys of a namespace are divided.
+    /// Returns the number of shards of a namespace.
     pub fn shards(&self) -> u16 {
         self.own.of_kind().shards()
     }
 
-    /// Returns the greatest number of servers that are tried before there is a connection.
+    /// Returns the most servers that are tried for a connection.
     pub fn attempts(&self) -> usize {
         self.own.of_kind().attempts(self.common.servers.len())
     }
 
-    /// Returns the time after which a worker that syncs with the store, and is silent, counts as
-    /// dead.
+    /// Returns the time after which a worker that holds a lease without renewing it counts as dead.
     pub fn lease_lifetime(&self) -> Duration {
         let StoreOptions { connect_timeout, timeout, .. } = &self.common;
         let attempts = u32::try_from(self.attempts()).unwrap_or(u32::MAX);

@@ -1,18 +1,18 @@
-//! Pauses between attempts with a store that failed.
+//! Pauses between attempts after a store has failed.
 
 use core::time::Duration;
 
-/// The longest pause between two attempts.
+/// Longest pause.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Returns how long to wait after so many failures in a row: longer and longer, half of it by `random` bits, so that
-/// nodes do not come back all at once.
+/// Returns the pause after this number of failures in a row. It grows, and half of it is chosen by
+/// `random` bits, so that nodes do not all retry at once.
 pub fn back_off(failures: u32, random: u64) -> Duration {
     pause(50, failures, random)
 }
 
-/// Returns how long to wait after what happened so many times in a row, likewise: `shortest` milliseconds are doubled each
-/// time.
+/// Returns the pause after `times` events in a row, like [`back_off`]: `shortest` milliseconds,
+/// doubled each time.
 pub fn pause(shortest: u64, times: u32, random: u64) -> Duration {
     let doubled = shortest.saturating_mul(1 << times.min(16));
     let doubled = Duration::from_millis(doubled).min(LONGEST);
@@ -21,19 +21,19 @@ pub fn pause(shortest: u64, times: u32, random: u64) -> Duration {
     Duration::from_millis(half.saturating_add(random))
 }
 
-/// The failures of a store in a row. One that is back for a moment only goes on with them.
+/// The failures of a store in a row. A store that is back only for a moment continues them.
 #[derive(Debug, Default)]
 pub struct Retries {
     failures: u32,
-    /// Time at which the store last came back.
+    /// Time at which the store came back.
     back_at: Option<Duration>,
 }
 
 impl Retries {
-    /// Time for which a store has to serve until its failures are forgotten.
+    /// Time for which a store must work until its failures are reset.
     const STEADY: Duration = Duration::from_secs(10);
 
-    /// Notes that the store has failed at `now`, after it served.
+    /// Records that the store has failed at `now`, after it worked.
     pub fn begin(&mut self, now: Duration) {
         let is_steady = |at: Duration| now.saturating_sub(at) >= Self::STEADY;
         if self.back_at.is_none_or(is_steady) {
@@ -41,13 +41,13 @@ impl Retries {
         }
     }
 
-    /// Returns how long to wait for the next attempt.
+    /// Returns the pause before the next attempt.
     pub fn pause(&mut self, random: u64) -> Duration {
         self.failures = self.failures.saturating_add(1);
         back_off(self.failures, random)
     }
 
-    /// Notes that the store serves again.
+    /// Records that the store works again.
     pub fn end(&mut self, now: Duration) {
         self.back_at = Some(now);
     }
@@ -75,7 +75,7 @@ mod tests {
         let seconds = Duration::from_secs;
         for (lost, back, pauses) in [
             (1, 2, [50, 100, 200]),
-            // It served for one second.
+            // It worked for one second.
             (3, 4, [400, 800, 1000]),
             (14, 15, [50, 100, 200]),
         ] {

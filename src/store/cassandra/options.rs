@@ -53,7 +53,7 @@ impl KindOptions for CassandraOptions {
 directives! {
     /// The directives that were read so far.
     pub struct CassandraDirectives {
-        /// Postgres has one too, of other names.
+        /// Postgres has this directive too, with other names.
         table: Box<str> = ANY_TABLE,
         datacenter: Box<str> = DATACENTER,
         consistency: ConsistencyLevel = CONSISTENCY,
@@ -145,12 +145,12 @@ impl fmt::Display for Replication {
     }
 }
 
-/// Syntax of any table's name. The chosen kind checks more.
+/// Syntax of any table's name. The chosen kind checks it further.
 const ANY_TABLE: Syntax<Box<str>> = Syntax::new(TABLE.expected, text);
 
 const TABLE: Syntax<Box<str>> = Syntax::new(
     "name of 1 to 38 A-Z, a-z, 0-9, \"_\", no digit first",
-    // Other tables have names that begin with this one, and all end at 48.
+    // Other tables' names begin with this one, and names are at most 48 characters.
     |word| text(word).filter(|name| is_identifier(name, 38)),
 );
 

@@ -1,4 +1,4 @@
-//! The options that only Postgres has, and how they are read from directives.
+//! The options that only Postgres has, and their directives.
 
 use crate::policy::options::{OptionError, Syntax, directives, text};
 use crate::store::settings::common::CommonDirectives;
@@ -14,13 +14,13 @@ pub struct PostgresOptions {
     pub table: TableName,
 }
 
-/// The name of a table, as given: upper case letters are to be kept by quoting it.
+/// The name of a table, case-sensitive, since it is quoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableName {
-    /// The schema; `None`: the first of the search path.
+    /// The schema; `None` for the first of the search path.
     pub schema: Option<Box<str>>,
-    /// The table's own name, of at most 55 characters, since those of others begin with it. Both
-    /// match `[A-Za-z_][A-Za-z0-9_]{0,62}`.
+    /// The table's own name, of at most 55 characters, since other tables' names begin with it.
+    /// Schema and name match `[A-Za-z_][A-Za-z0-9_]{0,62}`.
     pub name: Box<str>,
 }
 
@@ -33,7 +33,7 @@ impl KindOptions for PostgresOptions {
 directives! {
     /// The directives that were read so far.
     pub struct PostgresDirectives {
-        /// Cassandra has one too, of other names.
+        /// Cassandra has this directive too, with other names.
         table: Box<str> = ANY_TABLE,
     }
 }
@@ -62,7 +62,7 @@ impl PostgresDirectives {
     }
 }
 
-/// Syntax of any table's name. The chosen kind checks more.
+/// Syntax of any table's name. The chosen kind checks it further.
 const ANY_TABLE: Syntax<Box<str>> = Syntax::new(TABLE.expected, text);
 
 const TABLE: Syntax<TableName> = Syntax::new(
@@ -73,7 +73,7 @@ const TABLE: Syntax<TableName> = Syntax::new(
             Some((schema, name)) => (Some(schema), name),
             None => (None, &*text),
         };
-        // Other tables have names that begin with this one, and all end at 63.
+        // Other tables' names begin with this one, and names are at most 63 characters.
         let is_legal = is_identifier(name, 55) && schema.is_none_or(|it| is_identifier(it, 63));
         is_legal.then(|| TableName { schema: schema.map(Into::into), name: name.into() })
     },

@@ -1,4 +1,4 @@
-//! Reads what Redis answers.
+//! Parses the answers of Redis.
 
 use core::num::{IntErrorKind, NonZeroU64, ParseIntError};
 
@@ -10,13 +10,12 @@ use crate::policy::window::UnixMillis;
 use crate::store::contract::server::ServerAddress;
 use crate::store::contract::strategy::{Batch, BatchId, Changes, Count, Epoch, Position, Pushed};
 
-/// The answer of a command or script; the scripts say what it is. An answer of another form reads
-/// as `None`.
+/// The answer to a command or a script, which the script describes. The methods return `None` for
+/// an answer of another form.
 pub(super) struct RedisAnswer(pub(super) Value);
 
 impl RedisAnswer {
-    /// Parses an answer of `HELLO`: names and values, among them the server's name and version, and
-    /// its mode.
+    /// Parses the answer to `HELLO`: the server's name and version, and its mode.
     pub(super) fn hello(self) -> Option<(String, String)> {
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
         let (mut server, mut version, mut mode) = (None, None, String::new());
@@ -31,8 +30,8 @@ impl RedisAnswer {
         Some((format!("{} {}", server?, version?), mode))
     }
 
-    /// Parses an answer of `push.lua` to a batch: the changes, the number of living nodes, if it
-    /// tells, and whether charges ahead are lost.
+    /// Parses the answer of `push.lua` to a batch: the result, the number of living nodes if it
+    /// contains one, and whether the charges for reserves are lost.
     pub(super) fn pushed(self, batch: &Batch) -> Option<(Pushed, (Option<u64>, bool))> {
         let unapplied = (None, false);
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
@@ -64,7 +63,7 @@ impl RedisAnswer {
         Some((Pushed::Applied { changes, now }, (nodes, is_lost)))
     }
 
-    /// Counts in groups: a window, its keys, their totals.
+    /// Parses counts in groups: a window, its keys, and their totals.
     fn groups(self) -> Option<Vec<Count>> {
         let mut counts = Vec::new();
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
@@ -72,12 +71,12 @@ impl RedisAnswer {
             let name = name.text()?;
             let mut list = || parts.next()?.list();
             let (keys, totals) = (list()?, list()?);
-            // One that no node has was written by somebody else.
+            // No node writes this name, so somebody else did.
             let Some(window) = WindowName::parse(&name) else {
                 continue;
             };
             for (key, total) in keys.into_iter().zip(totals) {
-                // A window that is over is gone, and does not matter.
+                // An ended window has expired, and does not matter.
                 if total != Value::Nil {
                     counts.extend(count(window, RedisAnswer(key).bytes()?, total));
                 }
@@ -86,7 +85,7 @@ impl RedisAnswer {
         Some(counts)
     }
 
-    /// Parses an answer of `HSCAN`: the next cursor, and counts.
+    /// Parses the answer to `HSCAN`: the next cursor, and counts.
     pub(super) fn page(self, window: WindowName) -> Option<(u64, Vec<Count>)> {
         let [cursor, entries] = <[Value; 2]>::try_from(self.list()?).ok()?;
         let mut counts = Vec::new();
@@ -98,12 +97,12 @@ impl RedisAnswer {
         Some((cursor, counts))
     }
 
-    /// The first part of what `ROLE` answers.
+    /// Parses the first part of the answer to `ROLE`.
     pub(super) fn role(self) -> Option<String> {
         RedisAnswer(self.list()?.into_iter().next()?).text()
     }
 
-    /// A host and a port.
+    /// Parses a host and a port.
     pub(super) fn address(self) -> Option<ServerAddress> {
         let [host, port] = <[Value; 2]>::try_from(self.list()?).ok()?;
         let host = RedisAnswer(host).text().filter(|host| !host.is_empty())?.into();
@@ -116,7 +115,7 @@ impl RedisAnswer {
         NonZeroU64::new(number).map(Epoch)
     }
 
-    /// A count; nothing is zero.
+    /// Parses a count; a missing one is zero.
     pub(super) fn total(self) -> Option<Hits> {
         match self.0 {
             Value::Nil => Some(Hits::ZERO),
@@ -124,7 +123,7 @@ impl RedisAnswer {
         }
     }
 
-    /// Counts in thousandths, of which none is more than the hits that there can be, in one text.
+    /// Parses counts in thousandths from one text. Each must be in the range of hits.
     pub(super) fn totals(self) -> Option<Vec<i64>> {
         self.text()?.split(' ').map(whole).collect()
     }
@@ -159,8 +158,8 @@ impl RedisAnswer {
     }
 }
 
-/// A count, unless it is no whole number: such a one was written by somebody else. It is left out,
-/// so that it keeps no other count from being read; the next diff of its key puts it right.
+/// Parses a count. `None` if it is not an integer, which somebody else must have written. It is
+/// left out, so that the other counts can be read; the next diff of its key corrects it.
 fn count(window: WindowName, key: Vec<u8>, total: Value) -> Option<Count> {
     Some(Count {
         key,
@@ -170,7 +169,7 @@ fn count(window: WindowName, key: Vec<u8>, total: Value) -> Option<Count> {
     })
 }
 
-/// A whole number, saturated: `None` if it is none.
+/// Parses an integer, saturating; `None` for other text.
 fn whole(text: &str) -> Option<i64> {
     text.parse().map_or_else(
         |error: ParseIntError| match error.kind() {
@@ -182,7 +181,7 @@ fn whole(text: &str) -> Option<i64> {
     )
 }
 
-/// Converts an answer of `TIME`: seconds, and microseconds of the present one.
+/// Converts the answer to `TIME`: seconds, and microseconds of the current second.
 pub(super) fn unix_millis(seconds: i64, micros: i64) -> Option<UnixMillis> {
     let seconds = u64::try_from(seconds).ok()?;
     let micros = u64::try_from(micros).ok()?;

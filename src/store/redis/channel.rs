@@ -1,7 +1,7 @@
-//! The channel of a Redis: a blocking read of the streams of news.
+//! The channel of Redis: a blocking read of the streams of news.
 //!
-//! The read holds its own connection, never the server. One reads the streams of all shards that are given,
-//! which a cluster does only for one shard.
+//! It blocks a connection of its own, not the server. One read covers the streams of all given
+//! shards; a cluster allows only one shard.
 
 use core::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::policy::hits::Hits;
 use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{Count, NodeId, PushNews, Subscription};
 
-/// Longest wait of a read for news.
+/// Longest wait of a read.
 const WAIT: Duration = Duration::from_secs(1);
-/// Number of batches of a shard that are read at once.
+/// Batches of a shard that one read returns.
 const ENTRIES: usize = 16;
 
 impl Redis {
-    /// One with connections of its own, on which an exchange may take so much longer.
+    /// Returns a client with connections of its own and a longer timeout of an exchange.
     pub(super) fn listener(&self) -> Redis {
         self.over(match &self.way {
             Transport::One(link) => Transport::One(Box::new(link.with_longer_timeout(WAIT))),
@@ -54,7 +54,7 @@ impl Redis {
         let shard = self.shard_key(&first.shard);
         let answer = self.way.call(&shard, &read.into()).await?;
         if let Transport::Cluster(cluster) = &self.way {
-            // Which node has the shard is known now.
+            // The shard's node is known now.
             cluster.close_others();
         }
         let news = RedisAnswer(answer).news(&streams, subscriptions);
@@ -63,8 +63,8 @@ impl Redis {
 }
 
 impl RedisAnswer {
-    /// Parses an answer of `XREAD` from these streams. An entry that makes no sense is left out:
-    /// the next exchange tells its changes.
+    /// Parses the answer to `XREAD` of these streams. Leaves out invalid entries, whose changes the
+    /// next exchange returns.
     fn news(self, streams: &[String], subscriptions: &[Subscription]) -> Option<Vec<PushNews>> {
         if self.0 == Value::Nil {
             return Some(Vec::new());
@@ -81,7 +81,7 @@ impl RedisAnswer {
         Some(news)
     }
 
-    /// An entry of a stream of news.
+    /// Parses an entry of a stream of news.
     fn entry(self, subscription: &Subscription) -> Option<PushNews> {
         let [id, fields] = <[Value; 2]>::try_from(self.list()?).ok()?;
         let [_, node, _, totals] = <[Value; 4]>::try_from(RedisAnswer(fields).list()?).ok()?;
@@ -100,9 +100,9 @@ fn node_id(text: &str) -> Option<NodeId> {
     Some(NodeId([(number >> 64) as u64, number as u64]))
 }
 
-/// Parses push.lua's entry of a batch: for each window its name and the number of counters, a
-/// newline; for each of those its total, the length of its key, and the key, with a blank between
-/// them.
+/// Parses the entry that `push.lua` writes for a batch. For each window: its name, the number of
+/// counters, and a newline; then for each counter its total, the length of its key, and the key,
+/// separated by spaces.
 fn totals_of(mut text: &[u8]) -> Option<Vec<Count>> {
     let mut counts = Vec::new();
     while !text.is_empty() {
@@ -124,7 +124,7 @@ fn totals_of(mut text: &[u8]) -> Option<Vec<Count>> {
     Some(counts)
 }
 
-/// Takes what is before the first `end`, and that.
+/// Takes the text up to the first `end`, and removes both.
 fn word<'t>(text: &mut &'t [u8], end: u8) -> Option<&'t str> {
     let length = text.iter().position(|byte| *byte == end)?;
     let (word, rest) = text.split_at_checked(length)?;

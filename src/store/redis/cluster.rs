@@ -1,8 +1,8 @@
-//! A Redis Cluster: which of its nodes has a shard, as the nodes themselves tell.
+//! A Redis Cluster: finds the node of each shard by the nodes' redirections.
 //!
-//! A node that is asked for what another one has says where it is, and does nothing: so a shard is
-//! asked of the node that had it last, and a redirection is followed. Nothing else is tried anew here: what
-//! a node may have done is for the caller to find out.
+//! A node that is asked for another node's keys returns that node's address and executes nothing.
+//! So a shard's last known node is asked first, and redirections are followed. Nothing else is
+//! repeated here, since a node may have executed it; that is the caller's task.
 
 use core::cell::RefCell;
 use core::time::Duration;
@@ -23,11 +23,11 @@ use crate::store::contract::server::ServerAddress;
 use crate::store::net::current::described;
 use crate::store::net::servers::Servers;
 
-/// The way to a cluster. Clones share what they know of it, and one connection to each node.
+/// A client of a cluster. Clones share its known nodes, with one connection to each.
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
     known: Rc<RefCell<Known>>,
-    /// The node that was talked to last, and the number of the connection to it.
+    /// The node that was asked last, and the number of its connection.
     last: (ServerAddress, u64),
     /// Version of that node.
     version: Option<Arc<str>>,
@@ -36,14 +36,14 @@ pub(super) struct Cluster {
 /// The known nodes of a cluster.
 #[derive(Debug)]
 struct Known {
-    /// At least the seed nodes, which come first and stay, then those that others told of.
+    /// The seed nodes, which stay, followed by the nodes that others named.
     nodes: Vec<Rc<Node>>,
     seeds: usize,
-    /// The index of the node that is asked for what no node is known to have.
+    /// Index of the node that is asked if no node is known to have a shard.
     guide: usize,
-    /// The node that had a shard last, by its key.
+    /// The last node of each shard, by the shard's key.
     places: HashMap<String, ServerAddress>,
-    /// Number of connections made so far.
+    /// Number of connections created so far.
     connects: u64,
     connector: Connector,
     pause: Duration,
@@ -52,26 +52,26 @@ struct Known {
 #[derive(Debug)]
 struct Node {
     address: ServerAddress,
-    /// Calls are made one after the other, in the order in which they came.
+    /// Calls are made one after another, in the order of arrival.
     link: Mutex<RedisLink>,
-    /// Failure of a moment ago: the node is not tried again before the task ends. Of the shards of
-    /// a node that hangs, only one waits for it.
+    /// A recent failure: the node is not tried again before the task ends, so that of its shards
+    /// only one waits for a hanging node.
     lost: RefCell<Option<(Failure, JoinHandle<()>)>>,
 }
 
-/// Another node that has the keys.
+/// A redirection to the node that has the keys.
 #[derive(Debug, PartialEq, Eq)]
 enum Redirection {
-    /// From now on.
+    /// For this and further requests.
     Moved(ServerAddress),
-    /// This time, if it is told that we were sent: it is being given the keys.
+    /// Only for this request, after an `ASKING` command: the keys are being moved to that node.
     Ask(ServerAddress),
 }
 
-/// The most redirections that are followed at once: nodes that disagree must not keep us busy.
+/// Most redirections that are followed for a call, in case nodes disagree.
 const MAX_REDIRECTIONS: u32 = 5;
 
-/// The longest time for which a node that cannot be reached is left alone.
+/// Longest time for which a node that cannot be reached is not tried again.
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 impl Cluster {
@@ -83,8 +83,8 @@ impl Cluster {
         }
     }
 
-    /// Another one to the same cluster, with connections of its own, on which an exchange may take so much
-    /// longer.
+    /// Returns a client of the same cluster with connections of its own and a longer timeout of an
+    /// exchange.
     pub(super) fn with_longer_timeout(&self, longer: Duration) -> Cluster {
         Cluster {
             known: Rc::new(RefCell::new(self.known.borrow().with_longer_timeout(longer))),
@@ -93,11 +93,11 @@ impl Cluster {
         }
     }
 
-    /// Closes the connections to all nodes but the one that was talked to last.
+    /// Closes the connections to all nodes except the last one.
     pub(super) fn close_others(&self) {
         for node in &self.known.borrow().nodes {
             if node.address != self.last.0 {
-                // One that is locked is in use.
+                // A locked one is in use.
                 if let Ok(mut link) = node.link.try_lock() {
                     link.close();
                 }
@@ -105,28 +105,28 @@ impl Cluster {
         }
     }
 
-    /// Returns the number of connections made so far, to all nodes.
+    /// Returns the number of connections created so far, to all nodes.
     pub(super) fn connects(&self) -> u64 {
         self.known.borrow().connects
     }
 
-    /// The number of the connection that was used last; 0 before the first.
+    /// Returns the number of the last connection; 0 before the first.
     pub(super) fn connection(&self) -> u64 {
         self.last.1
     }
 
-    /// The node that was talked to last, with its version; `None` before the first connection.
+    /// Returns the node that was asked last, with its version; `None` before the first connection.
     pub(super) fn described(&self) -> Option<String> {
         let (server, connection) = &self.last;
         (*connection > 0).then(|| described(server, self.version.as_ref()))
     }
 
-    /// An answer of the node that was used last was not what `what` says.
+    /// Returns the error that the last node's answer is invalid; `what` describes it.
     pub(super) fn misunderstood(&self, what: &str) -> StoreError {
         StoreError::new(self.last.0.clone(), Failure::Misunderstood(what.into()))
     }
 
-    /// Makes a call to the node that has the shard with this key.
+    /// Sends a call to the node of the shard with this key.
     pub(super) async fn call(
         &mut self,
         shard: &str,
@@ -158,7 +158,7 @@ impl Cluster {
                     Some(known.node(&to))
                 }
                 Some(Redirection::Ask(_)) => None,
-                // Nothing was sent: another node may know which one has taken over.
+                // Nothing was sent, and another node may know which one has taken over.
                 None if matches!(error.failure, Failure::Unreachable(_)) => {
                     unreachable.push(error.clone());
                     is_asking = false;
@@ -170,7 +170,7 @@ impl Cluster {
                 redirections = redirections.saturating_add(1);
             }
             match next {
-                // It is sent back to whom it came from.
+                // The redirection leads back to a node that cannot be reached.
                 Some(next) if unreachable.iter().any(|it| it.server == next.address) => {
                     known.forget_place(shard);
                     return Err(next.lost().unwrap_or(error));
@@ -180,7 +180,7 @@ impl Cluster {
                     if error.is_transient() {
                         known.forget_place(shard);
                     }
-                    // None of them can be reached; or the last one is another matter.
+                    // None of the nodes can be reached, or the last error has another reason.
                     unreachable.retain(|earlier| earlier.server != error.server);
                     return Err(error.after(unreachable));
                 }
@@ -195,7 +195,7 @@ impl Cluster {
         is_asking: bool,
     ) -> Result<Value, StoreError> {
         let mut link = node.link.lock().await;
-        // Also if it was lost by the call before this one.
+        // The previous call may have lost it.
         if let Some(error) = node.lost() {
             return Err(error);
         }
@@ -211,7 +211,7 @@ impl Cluster {
         let cause = match &answer {
             Err(StoreError { failure, .. }) => match failure {
                 Failure::Unreachable(_) => Some(failure.clone()),
-                // To those that wait, which have sent nothing.
+                // For waiting calls, which have sent nothing.
                 Failure::TimedOut(_) => Some(Failure::Unreachable(failure.to_string().into())),
                 _ => None,
             },
@@ -226,7 +226,7 @@ impl Cluster {
 }
 
 impl Node {
-    /// Returns the error for which the node is left alone for the moment, if it is.
+    /// Returns the error for which the node is not tried at the moment; `None` without one.
     fn lost(&self) -> Option<StoreError> {
         let lost = self.lost.borrow();
         let (failure, pause) = lost.as_ref()?;
@@ -264,14 +264,14 @@ impl Known {
         known
     }
 
-    /// Returns the same seed nodes with a longer time for an exchange.
+    /// Returns the same seed nodes with a longer timeout of an exchange.
     fn with_longer_timeout(&self, longer: Duration) -> Known {
         let seeds = self.nodes.iter().take(self.seeds);
         let seeds = seeds.map(|node| &node.address);
         Known::of(seeds, self.connector.with_longer_timeout(longer), self.pause)
     }
 
-    /// The node with this address.
+    /// Returns the node with this address.
     fn node(&mut self, address: &ServerAddress) -> Rc<Node> {
         let mut nodes = self.nodes.iter();
         if let Some(node) = nodes.find(|node| node.address == *address) {
@@ -286,16 +286,16 @@ impl Known {
         node
     }
 
-    /// The node to ask for a shard.
+    /// Returns the node to ask for a shard.
     fn node_of(&mut self, shard: &str) -> Rc<Node> {
         let guide = self.nodes.get(self.guide).map(|node| &node.address);
         let address = self.places.get(shard).or(guide).cloned();
-        // There are the seeds.
+        // Not used, since there are seed nodes.
         let nowhere = || ServerAddress::Unix("/".into());
         self.node(&address.unwrap_or_else(nowhere))
     }
 
-    /// Another node to ask: the guide, or the one that takes its place.
+    /// Returns another node to ask: the guide, or its successor.
     fn other_than(&mut self, unreachable: &[StoreError]) -> Option<Rc<Node>> {
         let count = self.nodes.len();
         let after = (0..count).map(|step| {
@@ -319,14 +319,14 @@ impl Known {
         }
     }
 
-    /// No node is known to have the shard, and another one is asked.
+    /// Removes the known node of a shard, so that another one is asked.
     fn forget_place(&mut self, shard: &str) {
         self.places.remove(shard);
         let next = self.guide.saturating_add(1);
         self.guide = if next < self.nodes.len() { next } else { 0 };
     }
 
-    /// Forgets nodes that have gone: those that are no seed, have no shard, and cannot be reached.
+    /// Removes nodes that are not seed nodes, have no shard, and cannot be reached.
     fn forget_nodes(&mut self) {
         let (seeds, places) = (self.seeds, &self.places);
         let mut index: usize = 0;
@@ -340,18 +340,18 @@ impl Known {
     }
 }
 
-/// To whom a node sends us.
+/// Parses a redirection; `None` for other errors.
 fn redirection(error: &StoreError) -> Option<Redirection> {
     let Failure::Refused(Refusal::Moved(words)) = &error.failure else {
         return None;
     };
     let mut words = words.split(' ');
     let kind = words.next()?;
-    // The port is after the last colon, also with IPv6.
+    // The port follows the last colon, with IPv6 too.
     let (host, port) = words.nth(1)?.rsplit_once(':')?;
     let port = port.parse().ok().filter(|&port: &u16| port > 0)?;
     let to = match (host, &error.server) {
-        // A node that does not know its own address: it is where we found the one that says so.
+        // A node that does not know its own address means the host under which it was found.
         ("" | "?", ServerAddress::Tcp { host, .. }) => {
             ServerAddress::Tcp { host: host.clone(), port }
         }

@@ -1,4 +1,4 @@
-//! The way to the one server that is used at a time, and what it takes to find another.
+//! The connection to the one server in use, and the search for another one.
 
 use core::slice;
 use core::time::Duration;
@@ -15,26 +15,26 @@ use crate::store::contract::server::ServerAddress;
 use crate::store::net::current::Current;
 use crate::store::net::servers::Servers;
 
-/// The way to a Redis, and a connection to one of its servers.
+/// The connection to a Redis with one server in use.
 #[derive(Debug)]
 pub(super) struct RedisLink {
     source: PrimarySource,
-    /// The server that is used, or was tried last.
+    /// The server that is in use, or was tried last.
     server: ServerAddress,
     current: Current<RedisConnection>,
-    /// The number of the latest connection; 0 before the first.
+    /// The number of the last connection; 0 before the first.
     connection: u64,
     /// Version of the last server.
     version: Option<Arc<str>>,
     connector: Connector,
 }
 
-/// From where it is known which server is the primary.
+/// How the primary is found.
 #[derive(Clone, Debug)]
 enum PrimarySource {
-    /// One of these is.
+    /// One of these servers is the primary.
     Servers(Servers),
-    /// Sentinels, which know the server.
+    /// Sentinels know the primary.
     Sentinels(Sentinels),
 }
 
@@ -57,7 +57,7 @@ impl RedisLink {
         }
     }
 
-    /// The way to one server.
+    /// Creates a link to one server.
     pub(super) fn to(server: &ServerAddress, connector: &Connector) -> RedisLink {
         RedisLink {
             source: PrimarySource::Servers(Servers::new(slice::from_ref(server))),
@@ -69,8 +69,8 @@ impl RedisLink {
         }
     }
 
-    /// Another one to the same servers, with a connection of its own, on which an exchange may take so
-    /// much longer.
+    /// Returns a link to the same servers with a connection of its own and a longer timeout of an
+    /// exchange.
     pub(super) fn with_longer_timeout(&self, longer: Duration) -> RedisLink {
         RedisLink {
             source: self.source.clone(),
@@ -87,34 +87,34 @@ impl RedisLink {
         self.current.take();
     }
 
-    /// Returns the number of connections made so far, without those to sentinels.
+    /// Returns the number of connections created so far, without those to sentinels.
     pub(super) fn connects(&self) -> u64 {
         self.current.connects()
     }
 
-    /// The number of the latest connection; 0 before the first.
+    /// Returns the number of the last connection; 0 before the first.
     pub(super) fn connection(&self) -> u64 {
         self.connection
     }
 
-    /// Returns the version of the latest connection's server.
+    /// Returns the version of the last connection's server.
     pub(super) fn version(&self) -> Option<&Arc<str>> {
         self.version.as_ref()
     }
 
-    /// The server of the latest connection, with its version; `None` before the first.
+    /// Returns the server of the last connection, with its version; `None` before the first.
     pub(super) fn described(&self) -> Option<String> {
         self.current.described()
     }
 
-    /// An answer of the present server was not what `what` says.
+    /// Returns the error that the server's answer is invalid; `what` describes it.
     pub(super) fn misunderstood(&self, what: &str) -> StoreError {
         StoreError::new(self.server.clone(), Failure::Misunderstood(what.into()))
     }
 
-    /// Sends commands, one after the other with nothing between them, and returns the answer to the
-    /// last one. The first error ends that. They are sent to another server only if one is no primary,
-    /// and so did nothing.
+    /// Sends commands one after another, and returns the answer to the last one. Stops at the first
+    /// error. Sends them to another server only if this one is not the primary, and so has executed
+    /// nothing.
     pub(super) async fn exchange(&mut self, commands: &[&Cmd]) -> Result<Value, StoreError> {
         let mut result = self.send(commands).await;
         let others = match &self.source {
@@ -142,7 +142,7 @@ impl RedisLink {
         match result.as_ref().map_err(|error| &error.failure) {
             // Another server is the primary now.
             Err(failure) if is_of_replica(failure) => self.move_on(),
-            // It may be in the middle of an answer.
+            // The rest of an answer may still arrive.
             Err(Failure::TimedOut(_) | Failure::Disconnected(_) | Failure::Misunderstood(_)) => {}
             _ => self.current.keep(connection),
         }
@@ -177,7 +177,7 @@ impl RedisLink {
         Ok(connection)
     }
 
-    /// The server that was used is not the primary any more. Sentinels are asked anew with every
+    /// Records that the server is not the primary any more. Sentinels are asked again for each
     /// connection.
     fn move_on(&mut self) {
         if let PrimarySource::Servers(servers) = &mut self.source {
@@ -186,7 +186,7 @@ impl RedisLink {
     }
 }
 
-/// Whether a server did nothing, since it is a replica: the primary may be another one.
+/// Returns whether a server has executed nothing, since it is a replica.
 fn is_of_replica(failure: &Failure) -> bool {
     let replica = |refusal: &Refusal| matches!(refusal, Refusal::ReadOnly | Refusal::PrimaryDown);
     matches!(failure, Failure::Refused(refusal) if replica(refusal))

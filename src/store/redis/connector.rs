@@ -1,4 +1,4 @@
-//! Makes connections to servers, and sends commands on them.
+//! Creates connections to servers, and sends commands on them.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -19,7 +19,7 @@ use crate::store::net::connect::{Access, connect_tcp, connect_unix};
 use crate::store::net::current::Closable;
 use crate::store::net::greeting::{Greeting, Protocol};
 
-/// A maker of connections to any server.
+/// Creates connections to any server.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     access: Access,
@@ -27,10 +27,10 @@ pub(super) struct Connector {
     expected: ServerRole,
 }
 
-/// The role that a server is to have.
+/// The required role of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerRole {
-    /// The primary, or a replica.
+    /// A primary or a replica.
     Server,
     /// A node of a cluster.
     ClusterNode,
@@ -39,8 +39,8 @@ pub(super) enum ServerRole {
 }
 
 impl ServerRole {
-    /// Returns the reason why a server in this mode cannot have this role, if there is one. Whether
-    /// a node of a cluster has the keys turns out later.
+    /// Returns the reason why a server in this mode does not have this role; `None` if it has.
+    /// Whether a cluster node has certain keys turns out later.
     fn misfit(self, mode: &str) -> Option<&'static str> {
         match (self, mode) {
             (ServerRole::Server, "sentinel") => {
@@ -57,11 +57,11 @@ impl ServerRole {
     }
 }
 
-/// An established connection, on which nothing is under way.
+/// An established connection without a running exchange.
 #[derive(Debug)]
 pub(super) struct RedisConnection {
     requests: MultiplexedConnection,
-    /// Moves bytes between `requests` and the socket; ends when the connection does.
+    /// Moves bytes between `requests` and the socket, and ends with the connection.
     driver: JoinHandle<()>,
     credentials: Credentials,
     /// Version of the server.
@@ -83,17 +83,18 @@ impl Connector {
         }
     }
 
-    /// Returns a connector with a longer time for an exchange.
+    /// Returns a connector with a longer timeout of an exchange.
     pub(super) fn with_longer_timeout(&self, longer: Duration) -> Connector {
         Connector { access: self.access.with_longer_timeout(longer), ..*self }
     }
 
-    /// Connects to a server that is ready then. A failure is none after which anything was applied.
+    /// Connects to a server, and checks that it is ready. If this fails, nothing was applied.
     pub(super) async fn open(&self, server: &ServerAddress) -> Result<RedisConnection, Failure> {
         self.within_time(async |greeting| self.connect(server, greeting).await).await
     }
 
-    /// Connects and asks one thing, in the time of one attempt to connect. The rest is as above.
+    /// Connects, and sends one request within the timeout of a connection attempt. See
+    /// [`Connector::open`].
     pub(super) async fn open_and_ask(
         &self,
         server: &ServerAddress,
@@ -107,7 +108,7 @@ impl Connector {
         .await
     }
 
-    /// Waits for an answer, within the time for one exchange.
+    /// Waits for an answer within the timeout of an exchange.
     pub(super) async fn exchange<T>(
         &self,
         exchange: impl Future<Output = Result<T, Failure>>,
@@ -153,13 +154,13 @@ impl Connector {
         }
     }
 
-    /// Logs in, and finds out whether the server is ready.
+    /// Logs in, and checks that the server is ready.
     async fn introduce<S>(&self, stream: S) -> Result<RedisConnection, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
-        // The client would do the same, but its errors do not say what the server's say.
+        // The client library would log in too, but its errors lack the server's words.
         let introduction = RedisConnectionInfo::default().set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let (requests, driver) =
@@ -171,7 +172,7 @@ impl Connector {
             driver: tokio::spawn(driver),
             credentials: self.access.credentials.clone(),
             version: None,
-            // Relaxed: nothing but the numbers themselves is told by them.
+            // Relaxed: the number orders no other memory.
             number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
         };
         let Credentials { username, password } = &self.access.credentials;
@@ -188,10 +189,11 @@ impl Connector {
         let (mut hello, mut ping) = (Cmd::new(), Cmd::new());
         hello.arg("HELLO");
         ping.arg("PING");
-        // Alone, so that what ends the connection instead of an answer is heard: a write after that would
-        // fail with less to say.
+        // Sent alone, so that the server's reason for closing the connection is read; after a
+        // further write, the error would say less.
         connection.send(&ping).await?;
-        // What it is: any user may ask for it, and what does not know the command has another answer.
+        // Asks for the kind of server. Any user may, and a server that does not know the command
+        // returns another error.
         let hello = connection.requests.send_packed_command(&hello).await;
         if let Some((version, mode)) = hello.ok().and_then(|it| RedisAnswer(it).hello()) {
             if let Some(cause) = self.expected.misfit(&mode) {
@@ -204,18 +206,18 @@ impl Connector {
 }
 
 impl RedisConnection {
-    /// Returns a number above 0 that no other connection of this process has.
+    /// Returns a number above 0 that is unique among the connections of this process.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns the server's version, if it tells one: `redis 7.0.15`.
+    /// Returns the server's version, such as `redis 7.0.15`; `None` if it is unknown.
     pub(super) fn version(&self) -> Option<&Arc<str>> {
         self.version.as_ref()
     }
 
-    /// Sends commands, each after the answer to the one before, which is no error; returns the last
-    /// answer. The rest is as with one.
+    /// Sends commands, each after the previous answer, and returns the last answer. An error answer
+    /// is a failure.
     pub(super) async fn send_all(&mut self, commands: &[&Cmd]) -> Result<Value, Failure> {
         let mut answer = Value::Nil;
         for command in commands {
@@ -224,8 +226,8 @@ impl RedisConnection {
         Ok(answer)
     }
 
-    /// Sends a command, and returns its answer, which is no error. To be dropped before that is to
-    /// leave the connection in a state in which it must not be used any more.
+    /// Sends a command, and returns its answer. An error answer is a failure. If the call is
+    /// dropped before it ends, the connection must not be used any more.
     pub(super) async fn send(&mut self, command: &Cmd) -> Result<Value, Failure> {
         match self.requests.send_packed_command(command).await {
             Ok(Value::ServerError(error)) => Err(failure::of(&error, &self.credentials)),
@@ -252,7 +254,7 @@ fn without_tls(error: io::Error) -> Failure {
 }
 
 fn broken(error: &RedisError) -> Failure {
-    // What cannot be parsed is told in several lines; a log takes one.
+    // The client library's text can have several lines; a log line is one.
     let words = error.to_string().lines().collect::<Vec<_>>().join(", ");
     match error.kind() {
         redis::ErrorKind::Io => Failure::Disconnected(words.into()),
@@ -260,7 +262,7 @@ fn broken(error: &RedisError) -> Failure {
     }
 }
 
-/// Returns the failure of an error that answers the first commands of a connection: the next
+/// Converts the failure of a connection's first commands: the next attempt may succeed.
 /// attempt may have no error.
 fn not_ready(failure: Failure) -> Failure {
     match failure {

@@ -1,7 +1,7 @@
-//! Questions as the script in `decide/` is asked them, and its answer as decisions.
+//! Questions as arguments of the script in `decide/`, and its answer as decisions.
 //!
-//! What questions have in common is sent once, since most of them differ in nothing but their keys;
-//! and what the script need not compute is left to this side, since all nodes share the server.
+//! Common parts of questions are sent once, since most questions differ only in their keys.
+//! Computations that the script does not need are made here, since all nodes share the server.
 
 use std::collections::BTreeMap;
 
@@ -19,54 +19,54 @@ use crate::store::contract::error::{Failure, StoreError};
 use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::decide::stored::StoredCount;
 
-/// The counters of one shard and kind with windows of one size, or one rate, or so many of them as are named at
-/// once.
+/// Counters of one shard and kind with windows of one size, or with one rate; at most as many as
+/// one group may have.
 #[derive(Debug)]
 struct CounterGroup<'q> {
-    /// The index of the shard.
+    /// Index of the shard.
     shard: usize,
-    /// Kind of state, a bucket at no rate: each form has the numbers of its own rate.
+    /// Kind of the state, with a bucket at rate zero: each form has its own rate.
     kind: StoredKind,
     /// [`StoredKind::measure`].
     measure: u64,
     keys: Vec<&'q [u8]>,
 }
 
-/// The histories that shards are to have.
+/// The exchanges that shards must have.
 type FollowedShards = [(Shard, Option<Witness>)];
 
-/// The most keys of a group: what the script has in its hands at once.
+/// Most keys of a group, which the script handles at a time.
 const GROUP_KEYS: usize = 1000;
 
 /// The index of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CounterIndex {
-    /// The index of the group.
+    /// Index of the group.
     group: usize,
-    /// The index of the key in the group.
+    /// Index of the key in the group.
     key: usize,
 }
 
-/// Questions that differ in their keys only, and follow each other.
+/// Consecutive questions that differ only in their keys.
 #[derive(Debug, PartialEq, Eq)]
 struct Run {
-    /// The number of the form.
+    /// Number of the form.
     form: u16,
     questions: u16,
-    /// The numbers of the keys of all counters, each in its group.
+    /// Numbers of the keys of all counters, each in its group.
     keys: Vec<u16>,
 }
 
-/// Questions, as far as the script is asked about them.
+/// The questions as the script's arguments.
 #[derive(Debug, Default)]
 struct DecideArguments<'q> {
     shards: Vec<&'q Shard>,
     groups: Vec<CounterGroup<'q>>,
-    /// Indexes of the counters, in the order of questions.
+    /// Indexes of the counters, in the order of the questions.
     indexes: Vec<CounterIndex>,
-    /// Forms that questions share, as the script takes them.
+    /// Forms of questions, as the script's arguments.
     forms: Vec<Vec<i64>>,
-    /// The questions, in runs of those with one form.
+    /// The questions, in runs with one form.
     runs: Vec<Run>,
 }
 
@@ -107,7 +107,7 @@ impl Decider for Redis {
             let what = "questions about several shards of a Redis Cluster at once";
             return Err(unsupported(&self.way, what));
         }
-        // Without questions, any node will do.
+        // Without questions, any node can answer.
         let place = shards.first().cloned().unwrap_or_default();
         let mut call = self.decide.command(&shards);
         call.arg(node.to_string()).arg(proposed.to_string()).arg(proposed.0.get());
@@ -121,7 +121,7 @@ impl Decider for Redis {
 }
 
 impl<'q> DecideArguments<'q> {
-    /// `None` if they are too many.
+    /// Returns `None` if there are too many questions.
     fn new(questions: &'q [Question]) -> Option<DecideArguments<'q>> {
         let mut asked = DecideArguments {
             indexes: Vec::with_capacity(questions.len()),
@@ -132,12 +132,12 @@ impl<'q> DecideArguments<'q> {
         Some(asked)
     }
 
-    /// Gives each counter an index in a group.
+    /// Assigns an index to each counter.
     fn find_counters(&mut self, questions: &'q [Question]) {
         let mut indexes: BTreeMap<(usize, u8, u64, &[u8]), CounterIndex> = BTreeMap::new();
         for counter in questions.iter().flat_map(|it| &it.counters) {
             let AskedCounter { shard, key, kind, size, .. } = counter;
-            // They are few.
+            // There are few shards.
             let known = self.shards.iter().position(|known| *known == shard);
             let shard = known.unwrap_or_else(|| {
                 self.shards.push(shard);
@@ -174,7 +174,7 @@ impl<'q> DecideArguments<'q> {
         CounterIndex { group, key: index }
     }
 
-    /// The indices of groups, in the order in which the script has them.
+    /// Returns the indexes of groups in the script's order.
     fn groups_in_order(&self) -> impl Iterator<Item = usize> {
         let shards = 0..self.shards.len();
         shards.flat_map(|shard| {
@@ -320,14 +320,14 @@ impl<'q> DecideArguments<'q> {
                 certainty: decision::Certainty::Settled,
             });
         }
-        // All refusals are of limits, and all obstacles of logs.
+        // All refusals must belong to limits, and all obstacles to logs.
         let is_all = refused.next().is_none() && obstacles.next().is_none();
         is_all.then_some((Decided { now, answers }, histories))
     }
 }
 
 impl CounterGroup<'_> {
-    /// The size of the windows in milliseconds, or of a rate, the hits in a second.
+    /// Returns the size of the windows in milliseconds; or, for a rate, the hits per second.
     fn measure_for_script(&self) -> f64 {
         match self.kind {
             StoredKind::Level(LevelKind::Bucket(_)) => f64::from_bits(self.measure),
@@ -337,8 +337,8 @@ impl CounterGroup<'_> {
         }
     }
 
-    /// Parses the state of each key: lists of numbers, one for each key, which `numbers` returns in
-    /// turn.
+    /// Parses the state of each key from lists of numbers, one for each key, which `numbers`
+    /// returns in turn.
     fn counts(&self, mut numbers: impl FnMut() -> Option<Vec<i64>>) -> Option<Vec<StoredCount>> {
         let mut list = || numbers().filter(|it| it.len() == self.keys.len());
         let (first, second) = (list()?.into_iter(), list()?.into_iter());
@@ -368,7 +368,7 @@ impl CounterGroup<'_> {
     }
 }
 
-/// Whether two questions differ in nothing but keys. Each has indexes for its counters.
+/// Returns whether two questions differ only in keys. Each has the indexes of its counters.
 fn has_form_of(
     one: &Question,
     indexes: &[CounterIndex],
@@ -385,7 +385,7 @@ fn has_form_of(
         })
 }
 
-/// Returns the form of a question, which others may share, as the script takes it.
+/// Returns the form of a question as the script's argument.
 fn form_of(question: &Question, indexes: &[CounterIndex], groups: &[i64]) -> Vec<i64> {
     let counters = question.counters.iter().zip(indexes);
     let counters = counters.flat_map(|(counter, index)| {
@@ -410,18 +410,18 @@ fn form_of(question: &Question, indexes: &[CounterIndex], groups: &[i64]) -> Vec
     form
 }
 
-/// Numbers as the script reads several at once.
+/// Encodes numbers as doubles, which the script unpacks.
 fn doubles(numbers: impl Iterator<Item = i64>) -> Vec<u8> {
     numbers.flat_map(|number| double(number).to_be_bytes()).collect()
 }
 
-/// A number as Lua has it.
+/// Converts a number to Lua's.
 #[expect(clippy::cast_precision_loss, reason = "the script would lose it otherwise")]
 fn double(number: i64) -> f64 {
     number as f64
 }
 
-/// The number of the thing with this index, for a script.
+/// Converts an index to a number.
 fn number(index: usize) -> i64 {
     i64::try_from(index).map_or(i64::MAX, |index| index.saturating_add(1))
 }
@@ -473,7 +473,7 @@ mod tests {
         let lengths: Vec<_> = asked.groups.iter().map(|it| it.keys.len()).collect();
         assert_eq!(lengths, [1000, 1000, 500]);
         assert_eq!(asked.forms.len(), 3);
-        // Nor have runs.
+        // Neither have runs.
         let keys: usize = asked.runs.iter().map(|run| run.keys.len()).sum();
         assert_eq!(keys, 5000);
         assert!(asked.runs.iter().all(|run| run.keys.len() <= GROUP_KEYS));

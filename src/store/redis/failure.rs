@@ -1,4 +1,4 @@
-//! Meanings of the errors that Redis answers.
+//! Translates errors of Redis.
 
 use redis::ServerError;
 
@@ -6,8 +6,8 @@ use super::layout;
 use crate::store::contract::error::{Failure, Refusal};
 use crate::store::contract::options::Credentials;
 
-/// Returns the failure of a server's error. It has the server's words, unless a user's name or a
-/// password is among them.
+/// Returns the failure of a server's error, with its words if they contain no user's name or
+/// password.
 pub(super) fn of(error: &ServerError, credentials: &Credentials) -> Failure {
     let details = error.details().unwrap_or_default();
     let code = code(error.code(), details);
@@ -25,7 +25,7 @@ pub(super) fn of(error: &ServerError, credentials: &Credentials) -> Failure {
         "OOM" => Failure::Refused(Refusal::OutOfMemory),
         "MOVED" | "ASK" => Failure::Refused(Refusal::Moved(words())),
         "BUSY" | "CLUSTERDOWN" | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "TRYAGAIN"
-        // Of a blocking read, when the server becomes a replica.
+        // Returned for a blocking read when the server becomes a replica.
         | "UNBLOCKED" => {
             Failure::Refused(Refusal::Other(code.into()))
         }
@@ -34,8 +34,8 @@ pub(super) fn of(error: &ServerError, credentials: &Credentials) -> Failure {
     }
 }
 
-/// The code of an error. Redis before 7.0 hides that of an error within a script: `ERR Error
-/// running script (...): @user_script:5: @user_script: 5: -READONLY You can't write ...`.
+/// Returns the code of an error. Redis before 7.0 hides the code of an error in a script: `ERR
+/// Error running script (...): @user_script:5: @user_script: 5: -READONLY You can't write ...`.
 fn code<'a>(outer: &'a str, details: &'a str) -> &'a str {
     let is_code =
         |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase());
@@ -47,7 +47,8 @@ fn code<'a>(outer: &'a str, details: &'a str) -> &'a str {
     }
 }
 
-/// Returns the server's words with the user's name replaced; `None` if they may hold a credential.
+/// Returns the server's words with the user's name replaced; `None` if they may contain a
+/// credential.
 fn told(words: &str, credentials: &Credentials) -> Option<String> {
     credentials.taken_out_of(words, |name| format!("User {name} "), "the user ")
 }

@@ -1,4 +1,4 @@
-//! The names of things in Redis.
+//! The names of keys and other things in Redis.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -7,37 +7,37 @@ use crate::policy::reserve::{Grants, Witness};
 use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::{Epoch, Position, Shard};
 
-/// The last part of the key of a hash of counts: `<size in ms>:<number>`.
+/// The last part of the key of a hash with counts: `<size in ms>:<number>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WindowName {
     pub(super) size: WindowSize,
     pub(super) number: u64,
 }
 
-/// The key of a shard's hash, which all its other keys begin with.
+/// Returns the key of a shard's hash, which is the beginning of all of its keys.
 pub(crate) fn shard(prefix: &str, shard: &Shard) -> String {
-    // In braces: a cluster chooses the place of a key by what is between them. The prefix is before
-    // them, so that it is what a user may be given the right to.
+    // The part in braces is the hash tag, by which a cluster assigns keys to nodes. The prefix is
+    // in front of it, so that a user can be limited to keys with the prefix.
     let Shard { namespace, number } = shard;
     format!("{prefix}:{{{namespace}:{number}}}")
 }
 
-/// The key of a hash of counts.
+/// Returns the key of a hash with counts.
 pub(super) fn counts(shard: &str, epoch: Epoch, window: WindowName) -> String {
     format!("{shard}:{epoch}:{window}")
 }
 
-/// The key of the hash of nodes that live.
+/// Returns the key of the hash of living nodes.
 pub(super) fn living(shard: &str) -> String {
     format!("{shard}:l")
 }
 
-/// The key of the stream of changes.
+/// Returns the key of the stream of changes.
 pub(super) fn stream(shard: &str, epoch: Epoch) -> String {
     format!("{shard}:{epoch}:s")
 }
 
-/// The key of the stream of news.
+/// Returns the key of the stream of news.
 pub(super) fn news(shard: &str, epoch: Epoch) -> String {
     format!("{shard}:{epoch}:n")
 }
@@ -58,37 +58,38 @@ impl fmt::Display for WindowName {
     }
 }
 
-/// A position as Redis writes the id of an entry in a stream.
+/// Formats a position as the id of an entry in a stream.
 pub(super) fn position(Position([sequence, tag]): Position) -> String {
     format!("{sequence}-{tag}")
 }
 
-/// Number of a tag's digits in a witness.
+/// Number of tags that a witness distinguishes.
 const WITNESS_TAG: u64 = 10_000;
 
-/// The witness of an exchange after which the last change has this position: most of it is the sequence, the rest the last
-/// digits of the tag. One after the same number of bytes, in another history, has another tag.
+/// Returns the witness of an exchange after which the last change has this position. It consists
+/// mostly of the sequence number, and of the last digits of the tag. An exchange with the same
+/// sequence number in another history has another tag.
 pub(super) fn witness(Position([sequence, tag]): Position) -> Option<Witness> {
     let word = sequence.checked_mul(WITNESS_TAG)?;
     let word = word.checked_add(tag.checked_rem(WITNESS_TAG)?)?;
-    // The highest bit is not a witness's.
+    // A witness does not use the highest bit.
     let word = NonZeroU64::new(word).filter(|word| word.leading_zeros() > 0);
     word.map(Witness)
 }
 
-/// A witness as the scripts have it.
+/// Formats a witness for the scripts.
 pub(super) fn follows(after: Option<Witness>) -> String {
     match after {
         None => "none".into(),
         Some(Witness(word)) => {
             let (sequence, tag) = (word.get() / WITNESS_TAG, word.get() % WITNESS_TAG);
-            // A tag may have fewer digits, and its last ones no zeros before them.
+            // The tag is padded with zeros, since it may have fewer digits.
             format!("{sequence} {tag:04}")
         }
     }
 }
 
-/// Encodes the state of charges ahead as `push.lua` takes it.
+/// Formats the state of charges for reserves for `push.lua`.
 pub(super) fn grants(grants: Option<Grants>) -> String {
     match grants {
         None => String::new(),

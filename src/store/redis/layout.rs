@@ -1,7 +1,8 @@
-//! The layout of a namespace, which all nodes must share: it is recorded in the hash of each shard.
+//! The layout of a namespace, on which all nodes must agree, and which the hash of each shard
+//! contains.
 //!
-//! The first shard there is in every layout. So whoever is about to use another one looks there first: nodes that
-//! divide a namespace differently would each count for themselves.
+//! Every layout has a first shard. So before a node uses another shard, it checks the first one:
+//! nodes with different layouts would not count together.
 
 use core::fmt;
 use std::collections::BTreeSet;
@@ -9,16 +10,16 @@ use std::collections::BTreeSet;
 use crate::store::contract::error::Failure;
 use crate::store::contract::strategy::Shard;
 
-/// A layout. Displayed, it is the field `layout` of a hash.
+/// A layout. Its `Display` is the field `layout` of a shard's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// The number of shards.
     pub(super) shards: u16,
-    /// Whether they are spread over a cluster.
+    /// Whether the shards are spread over a cluster.
     pub(super) is_cluster: bool,
 }
 
-/// The namespaces whose first shard was found to have this node's layout.
+/// The namespaces whose first shard has this node's layout.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownLayouts {
     namespaces: BTreeSet<Box<str>>,
@@ -26,8 +27,8 @@ pub(super) struct KnownLayouts {
 }
 
 impl KnownLayouts {
-    /// Whether a shard may be used without a look at the first one: others may have lost that since, so it is looked
-    /// at again now and then.
+    /// Returns whether a shard may be used without checking the first one. The first shard may have
+    /// been lost since, so it is checked again from time to time.
     pub(super) fn have(&mut self, shard: &Shard) -> bool {
         self.uses = self.uses.wrapping_add(1);
         if self.uses == 0 {
@@ -36,18 +37,18 @@ impl KnownLayouts {
         shard.number == 0 || self.namespaces.contains(&*shard.namespace)
     }
 
-    /// Notes that the first shard of this one's namespace has this node's layout.
+    /// Records that the first shard of this shard's namespace has this node's layout.
     pub(super) fn note(&mut self, shard: &Shard) {
         self.namespaces.insert((&*shard.namespace).into());
     }
 
-    /// Has the first shard of each namespace be looked at before the next use of another one.
+    /// Makes the first shard of each namespace be checked again.
     pub(super) fn forget(&mut self) {
         self.namespaces.clear();
     }
 }
 
-/// Parses a script's words about a namespace with another layout: that one, and this node's.
+/// Parses a script's error about a namespace with another layout, which contains both layouts.
 pub(super) fn mismatch(words: &str) -> Option<Failure> {
     let words: Vec<&str> = words.split(' ').collect();
     let [shards, cluster, own_shards, own_cluster] = &*words else {

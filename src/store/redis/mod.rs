@@ -1,10 +1,10 @@
 //! Redis and Valkey, 6.0 or newer: counts in hashes, what changed in a stream, by scripts.
 //!
 //! The keys of a shard begin with `{<prefix>:<namespace>:<shard>}`, which is a hash tag, so that a
-//! cluster keeps them in one place; `changes.lua` says what they hold. Counts expire with their
-//! window, and a shard that is not used any more expires as a whole, after its counts. The server
-//! must not evict keys (`maxmemory-policy noeviction`): counts would be lost unnoticed. A test,
-//! `a_user_may_be_limited_to_what_is_needed`, lists the commands that a user must be allowed.
+//! cluster keeps them on one node; `changes.lua` describes their content. Counts expire with their
+//! window, and an unused shard expires as a whole, after its counts. The server must not evict keys
+//! (`maxmemory-policy noeviction`), since counts would be lost unnoticed. The test
+//! `a_user_may_be_limited_to_what_is_needed` lists the commands that a user needs.
 
 mod answer;
 mod channel;
@@ -47,7 +47,7 @@ use crate::policy::hits::Hits;
 use crate::policy::reserve::Witness;
 use crate::policy::window::{UnixMillis, WindowSize};
 
-/// The script that decides: a file for each kind of counters, between what it is given and what it does.
+/// The script that decides: its arguments, a file for each kind of counter, and the writes.
 const DECIDE: &str = concat!(
     include_str!("decide/arguments.lua"),
     include_str!("decide/windows.lua"),
@@ -58,17 +58,17 @@ const DECIDE: &str = concat!(
     include_str!("decide/writes.lua"),
 );
 
-/// A Redis of one server, or of several of which only one can be written to, or a cluster.
+/// A client of Redis: one server, several of which only one accepts writes, or a cluster.
 #[derive(Debug)]
 pub struct Redis {
     way: Transport,
     shards: u16,
-    /// Number of living nodes.
+    /// Number of living nodes, from the last answer.
     nodes: Option<u64>,
-    /// Whether what was charged ahead is lost.
+    /// Whether the charges for reserves are lost.
     has_lost_grants: bool,
-    /// Histories that shards are to have with the next decision, and those that they were told to
-    /// have.
+    /// Exchanges that the next decision must find in the history of shards, and the histories that
+    /// the last decision returned.
     followed: Vec<(Shard, Option<Witness>)>,
     histories: Vec<(Shard, ShardHistory)>,
     prefix: Box<str>,
@@ -81,19 +81,19 @@ pub struct Redis {
     known_layouts: KnownLayouts,
 }
 
-/// The way to the servers that have the counts.
+/// The connections to the servers with the counts.
 #[derive(Debug)]
 enum Transport {
     One(Box<RedisLink>),
     Cluster(Cluster),
 }
 
-/// A place in a window's hash.
+/// A position in a window's hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RedisCursor {
-    /// 0: its beginning.
+    /// The cursor; 0 at the beginning.
     cursor: u64,
-    /// The number of the connection that gave it.
+    /// The number of the connection that returned it.
     connection: u64,
 }
 
@@ -133,8 +133,8 @@ impl Strategy for Redis {
         }
     }
 
-    /// Returns a client that shares the connections, if the store is a cluster: one to each of its
-    /// nodes.
+    /// Returns a client that shares the connections to the nodes of a cluster; `None` without a
+    /// cluster.
     fn share(&self) -> Option<Redis> {
         let Transport::Cluster(cluster) = &self.way else {
             return None;
@@ -174,8 +174,8 @@ impl Strategy for Redis {
         self.check_layout(shard).await?;
         let windows = by_window(&batch.diffs);
         let shard = self.shard_key(shard);
-        // All that is changed is named, so that a cluster that is moving the keys one by one refuses
-        // the call where some of them are missing, before anything was done.
+        // All changed keys are named. So a cluster that is moving the keys one by one refuses the
+        // call before anything is executed, if some of them are missing.
         let counts = windows.keys();
         let counts = counts.map(|window| key::counts(&shard, batch.epoch, *window));
         let keys = [shard.clone(), key::stream(&shard, batch.epoch)];
@@ -248,7 +248,7 @@ impl Strategy for Redis {
         scan.arg("HSCAN").arg(&counts).arg(step.after.cursor).arg("COUNT").arg(step.counters);
         let value = match self.way.call(&shard, &scan.into()).await {
             Err(error) if script::is_of_wrong_type(&error) => {
-                // The script deletes it, unless somebody else did in between.
+                // The script deletes it, unless somebody else has done so in between.
                 let check = self.check_counts.command(&[counts]);
                 let call = self.check_counts.call(check);
                 self.way.call(&shard, &call).await?;
@@ -258,8 +258,8 @@ impl Strategy for Redis {
         };
         let connection = self.way.connection();
         if step.after.cursor != 0 && step.after.connection != connection {
-            // Cursors are good for one run of a server, which ends with its connections at the
-            // latest: another one may have another order.
+            // A cursor is valid for one run of a server, which ends its connections. Another server
+            // may have another order.
             let after = RedisCursor::default();
             return Ok((Vec::new(), Some(PageStep { after, ..step })));
         }
@@ -285,7 +285,7 @@ impl Strategy for Redis {
         self.way.run(&shard, &self.get_window, call, read).await
     }
 
-    /// Does nothing: counts expire.
+    /// Does nothing, since counts expire.
     async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
         Ok(false)
     }
@@ -300,7 +300,7 @@ impl Strategy for Redis {
 }
 
 impl Redis {
-    /// Returns a client over another transport.
+    /// Returns a client with another transport.
     fn over(&self, way: Transport) -> Redis {
         Redis {
             way,
@@ -320,8 +320,8 @@ impl Redis {
         }
     }
 
-    /// Makes sure that the namespace of a shard is divided as this node divides it. What the server with the first
-    /// shard does not answer, it is asked again the next time.
+    /// Checks that the namespace of a shard has this node's layout. If the first shard's server
+    /// does not answer, the check is repeated next time.
     async fn check_layout(&mut self, shard: &Shard) -> Result<(), StoreError> {
         if self.known_layouts.have(shard) {
             return Ok(());
@@ -345,7 +345,7 @@ impl Redis {
 }
 
 impl Transport {
-    /// Makes a call to the server that has the shard with this key.
+    /// Sends a call to the server with this shard.
     async fn call(&mut self, shard: &str, call: &RedisCall<'_>) -> Result<Value, StoreError> {
         match self {
             Transport::One(link) => link.call(call, None).await,
@@ -353,8 +353,7 @@ impl Transport {
         }
     }
 
-    /// Runs a script with a command of its own. `read` reads the answer; `None` if it is not what
-    /// the script answers.
+    /// Runs a script with its command. `read` parses the answer; `None` if it is invalid.
     async fn run<T>(
         &mut self,
         shard: &str,
@@ -366,7 +365,7 @@ impl Transport {
         read(answer).ok_or_else(|| self.misunderstood(script.name))
     }
 
-    /// Returns the number of connections made so far.
+    /// Returns the number of connections created so far.
     fn connects(&self) -> u64 {
         match self {
             Transport::One(link) => link.connects(),
@@ -374,7 +373,7 @@ impl Transport {
         }
     }
 
-    /// The number of the connection that was used last.
+    /// Returns the number of the last connection.
     fn connection(&self) -> u64 {
         match self {
             Transport::One(link) => link.connection(),
@@ -390,8 +389,8 @@ impl Transport {
     }
 }
 
-/// Returns the tag that tells a batch's entry in the stream from that of any other batch, in any
-/// epoch.
+/// Returns a tag that distinguishes a batch's entry in the stream from those of all other batches,
+/// in all epochs.
 fn tag(batch: &Batch) -> u64 {
     let [random, _] = batch.node.0;
     random ^ batch.last().0 ^ batch.epoch.0.get()
@@ -406,7 +405,7 @@ fn by_window(diffs: &[Diff]) -> BTreeMap<WindowName, Vec<&Diff>> {
     windows
 }
 
-/// Whole milliseconds, at least one: no expiry is now.
+/// Converts a time to whole milliseconds, at least one, since Redis rejects 0.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }

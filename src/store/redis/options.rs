@@ -1,4 +1,4 @@
-//! The options that only Redis has, and how they are read from directives.
+//! The options that only Redis has, and their directives.
 
 use crate::policy::options::{Directives as _, FLAG, OptionError, Syntax, directives, text};
 use crate::store::contract::options::{Credentials, Secret};
@@ -13,28 +13,28 @@ pub struct RedisOptions {
     pub topology: Topology,
     /// The number of the database; 0 in a cluster.
     pub database: u32,
-    /// The first part of every key: 1 to 64 printable ASCII characters, no blank, no brace.
+    /// The prefix of every key: 1 to 64 printable ASCII characters without spaces and braces.
     pub prefix: Box<str>,
 }
 
 /// The topology of the servers of a Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// Each is the whole store; one after the other is tried.
+    /// Each server has the whole store; they are tried in turn.
     Single,
-    /// Nodes of a Redis Cluster, from which the others are learned.
+    /// Seed nodes of a Redis Cluster, which name the other nodes.
     Cluster,
     /// Sentinels, which know the primary.
     Sentinel {
         /// The name by which the sentinels know the primary.
         master: Box<str>,
-        /// The login for the sentinels.
+        /// The credentials for the sentinels.
         credentials: Credentials,
     },
 }
 
-/// Into how many shards the keys of a namespace are divided in a cluster, over whose servers these
-/// spread. All nodes must agree, so that this can never change.
+/// Number of shards of a namespace in a cluster, which spreads them over its servers. All nodes
+/// must agree on it, so it can never change.
 const CLUSTER_SHARDS: u16 = 16;
 
 impl KindOptions for RedisOptions {
@@ -52,7 +52,8 @@ impl KindOptions for RedisOptions {
         }
     }
 
-    /// Each sentinel, and the primary that it names; each seed node, and about as many that they name.
+    /// Returns the number of attempts: each sentinel and the primary that it names, or each seed
+    /// node and about as many that they name.
     fn attempts(&self, servers: usize) -> usize {
         match self.topology {
             Topology::Single => servers,
@@ -121,7 +122,7 @@ const SENTINEL_MASTER: Syntax<Box<str>> =
 
 const DATABASE_NUMBER: Syntax<u32> =
     Syntax::new("the number of a Redis database, such as 0", |word| {
-        // The standard library would take a sign, too.
+        // The standard library would also accept a sign.
         let digits = text(word).filter(|_| word.iter().all(u8::is_ascii_digit))?;
         digits.parse().ok()
     });
@@ -129,7 +130,7 @@ const DATABASE_NUMBER: Syntax<u32> =
 const PREFIX: Syntax<Box<str>> = Syntax::new(
     "1 to 64 printable ASCII characters without blanks and braces, such as rl",
     |word| {
-        // Braces would decide where a Redis Cluster puts a key.
+        // Braces would change the hash tag, by which a Redis Cluster assigns keys.
         let is_part = |byte: &u8| byte.is_ascii_graphic() && !b"{}".contains(byte);
         text(word).filter(|_| word.len() <= 64 && word.iter().all(is_part))
     },

@@ -8,18 +8,18 @@ use crate::policy::window::CLOCK_SKEW;
 use crate::store::contract::error::{Failure, Refusal, StoreError};
 use crate::store::contract::strategy::LONGEST_LIFE;
 
-/// A script, which is one atomic step. The files say what they are given and answer.
+/// A script, which is executed atomically. Its file describes its arguments and its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     pub(super) name: &'static str,
     code: String,
     hash: String,
-    /// Whether a server that is being given the keys of a shard one by one can tell if it has all
-    /// that a call needs.
+    /// Whether a server to which the keys of a shard are being moved one by one can find out if it
+    /// has all keys of a call.
     knows_its_keys: bool,
 }
 
-/// A command, which may be to run a script.
+/// A command, which may run a script.
 #[derive(Debug)]
 pub(super) struct RedisCall<'s> {
     command: Cmd,
@@ -27,8 +27,8 @@ pub(super) struct RedisCall<'s> {
 }
 
 impl Script {
-    /// A script of this name, which begins with constants of the library's and `changes.lua`, and goes on
-    /// with `code`. It fails where a namespace has another layout than this.
+    /// Creates the script `name`, which consists of the library's constants, `changes.lua` and
+    /// `code`. It fails in a namespace with another layout.
     pub(super) fn new(name: &'static str, code: &str, layout: Layout) -> Script {
         let changes = include_str!("changes.lua");
         let life = LONGEST_LIFE.as_millis();
@@ -39,13 +39,13 @@ impl Script {
         Script { name, code, hash, knows_its_keys: true }
     }
 
-    /// Returns the script for calls that name only some of its keys; missing ones are taken for
-    /// empty.
+    /// Marks a script whose calls name only some of its keys. It would take missing keys for empty
+    /// ones.
     pub(super) fn finding_keys(self) -> Script {
         Script { knows_its_keys: false, ..self }
     }
 
-    /// The command that runs the script on keys, to which the script's arguments are to be added.
+    /// Returns the command that runs the script on these keys, to which arguments are then added.
     pub(super) fn command(&self, keys: &[String]) -> Cmd {
         let mut command = Cmd::new();
         command.arg("EVALSHA").arg(&self.hash);
@@ -53,14 +53,14 @@ impl Script {
         command
     }
 
-    /// A call of what [`Script::command`] began.
+    /// Returns the call of a command from [`Script::command`].
     pub(super) fn call(&self, command: Cmd) -> RedisCall<'_> {
         RedisCall { command, script: Some(self) }
     }
 }
 
 impl RedisCall<'_> {
-    /// Whether it may be sent to a server that is still being given the keys of the shard.
+    /// Returns whether it may be sent to a server to which the shard's keys are still being moved.
     pub(super) fn may_be_sent_ahead(&self) -> bool {
         self.script.is_none_or(|script| script.knows_its_keys)
     }
@@ -73,8 +73,8 @@ impl From<Cmd> for RedisCall<'_> {
 }
 
 impl RedisLink {
-    /// Makes a call, each time after the command `before`. A script is sent as such only if the
-    /// server does not know it: then nothing was run.
+    /// Sends a call, each time after the command `before`. The text of a script is sent only if the
+    /// server does not know the script, and so has executed nothing.
     pub(super) async fn call(
         &mut self,
         call: &RedisCall<'_>,
@@ -93,7 +93,7 @@ impl RedisLink {
     }
 }
 
-/// Whether a key is of another type than it should be.
+/// Returns whether a key has the wrong type.
 pub(super) fn is_of_wrong_type(error: &StoreError) -> bool {
     matches!(&error.failure, Failure::Failed(words) if words.starts_with("WRONGTYPE"))
 }

@@ -1,4 +1,4 @@
-//! Finds the primary of a Redis by asking its sentinels.
+//! Finds the primary of a Redis with sentinels.
 
 use redis::{Cmd, Value};
 
@@ -9,17 +9,17 @@ use crate::store::contract::options::Credentials;
 use crate::store::contract::server::ServerAddress;
 use crate::store::net::servers::Servers;
 
-/// The sentinels, which know the primary.
+/// The sentinels.
 #[derive(Clone, Debug)]
 pub(super) struct Sentinels {
     servers: Servers,
     connector: Connector,
-    /// The name by which they know it.
+    /// The name by which they know the primary.
     master: Box<str>,
 }
 
 impl Sentinels {
-    /// Sentinels that are spoken to as the primary is, but for the credentials.
+    /// Creates the sentinels, which are contacted like the primary, except for the credentials.
     pub(super) fn new(
         servers: Servers,
         connector: &Connector,
@@ -29,8 +29,8 @@ impl Sentinels {
         Sentinels { servers, connector: connector.to_sentinels(credentials), master: master.into() }
     }
 
-    /// Asks one sentinel after the other, from the one that knew it last time, until one knows a
-    /// primary that is one.
+    /// Asks the sentinels in turn, from the last successful one on, until one names a server that
+    /// is the primary.
     pub(super) async fn connect(
         &mut self,
         connector: &Connector,
@@ -42,7 +42,7 @@ impl Sentinels {
     }
 }
 
-/// Asks a sentinel for the primary, and connects to that.
+/// Asks a sentinel for the primary, and connects to it.
 async fn attempt(
     sentinel: &ServerAddress,
     to_sentinels: &Connector,
@@ -57,7 +57,7 @@ async fn attempt(
     if RedisAnswer(role).role().as_deref() == Some("master") {
         return Ok((primary, connection));
     }
-    // It has not noticed yet that there was a failover.
+    // The sentinel has not noticed a failover yet.
     let cause = format!("{primary}, which it names, is a replica");
     Err(StoreError::of(sentinel)(Failure::NoPrimary(cause.into())))
 }

@@ -1,8 +1,9 @@
 //! The words of shared memory, and what a process needs to use them.
 //!
-//! - [`word`]: a column of a window; [`meta`]: who occupies a slot; [`slot`]: the 64 bytes that both are in
-//! - [`identity`]: the keyed hash by which two hits count together
-//! - [`part`]: the counters that one sync is about
+//! - [`word`]: a window's column; [`meta`]: a slot's occupant; [`slot`]: the 64 bytes that contain
+//!   both
+//! - [`identity`]: the keyed hash under which hits count together
+//! - [`part`]: the counters of one sync
 //! - [`atomic`]: the atomics of the standard library, or of loom; [`fail`]: fail points
 //! - [`bell`]: the bell for early pushes; [`mapping`], [`system`]: the system's memory, clock and
 //!   random numbers

@@ -1,5 +1,5 @@
-//! Counting events of namespaces and zones. A worker counts frequent ones in cache lines of its own, so that counting
-//! never makes workers wait for each other.
+//! Counts events of namespaces and zones. A worker counts frequent ones in cache lines of its own,
+//! so that workers never wait for each other.
 
 use super::events::{NamespaceLine, NamespaceStats, SharedLine, ZoneLine, ZoneStats};
 use crate::policy::hits::Hits;
@@ -56,7 +56,7 @@ impl NamespaceLine {
     #[inline]
     pub(super) fn hits(&self, hits: Hits) {
         let thousandths = thousandths(hits);
-        // A request that was refused, or only asked, has none.
+        // A refused request, or one that only asks, has no hits.
         if thousandths != 0 {
             add(&self.hits, thousandths);
         }

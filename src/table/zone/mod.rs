@@ -1,12 +1,16 @@
 //! A zone's memory: its regions, as one process sees them.
 //!
-//! - [`layout`]: where each region is; [`memory`], [`with_table`]: memory outside of nginx, and a table together with it
-//! - [`counter_table`]: the table as one process sees it; [`counter`], [`counter_ref`]: a counter, asked for and found again
+//! - [`layout`]: the regions; [`memory`], [`with_table`]: memory outside of nginx, and values that
+//!   borrow a table
+//! - [`counter_table`]: the table as one process sees it; [`counter`], [`counter_ref`]: counters,
+//!   and references to them
 //! - [`events`]: the table of events; [`event_lines`], [`sync_line`]: counting them
-//! - [`sketch`], [`sketch_name`]: keys that were rejected most
-//! - [`directory`]: the places of namespaces; [`named`]: words that are found by a name; [`node`]: the node's identity
-//! - [`sync_slot`], [`sync_state`], [`lease`], [`buffers`]: the words of a sync, and which worker may write them
-//! - [`near_cell`]: cells of counters that are near their limits
+//! - [`sketch`], [`sketch_name`]: the most rejected keys
+//! - [`directory`]: the namespaces' entries; [`named`]: words with names; [`node`]: the node's
+//!   identity
+//! - [`sync_slot`], [`sync_state`], [`lease`], [`buffers`]: the words of a sync, and the right to
+//!   write them
+//! - [`near_cell`]: cells of counters near their limits
 
 pub(super) mod buffers;
 pub(super) mod counter;

@@ -23,7 +23,8 @@ pub struct SyncCycle {
 }
 
 impl SyncLine {
-    /// Counts a cycle. Nothing else depends on the words, and a reader may see a part of a cycle while they change.
+    /// Counts a cycle. The words order no other memory, and a concurrent reader may see a part of
+    /// the cycle.
     pub(super) fn count(&self, cycle: &SyncCycle) {
         let (outcome, last, other) = if cycle.succeeded {
             (&self.succeeded, &self.last_success, &self.last_failure)
