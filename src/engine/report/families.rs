@@ -36,7 +36,7 @@ pub(super) enum MetricSource {
 pub(super) static FAMILIES: [Family; 28] = [
     gauge(
         "ratelimit_build_info",
-        "What serves, always 1.",
+        "Versions of the module and of nginx. The value is always 1.",
         Node(|samples, status| {
             if let Some(build) = &status.build {
                 samples.write_labeled(&[("version", build.version), ("nginx", build.nginx)], 1);
@@ -45,13 +45,13 @@ pub(super) static FAMILIES: [Family; 28] = [
     ),
     gauge(
         "ratelimit_config_load_timestamp_seconds",
-        "When the configuration was loaded, in Unix time.",
+        "Time at which the configuration was loaded, in Unix time.",
         Node(|samples, status| samples.write_decimal(status.loaded_at.map(unix_time))),
     ),
     histogram(
         "ratelimit_event_loop_hold_seconds",
-        "How long callbacks of this module held a worker's event loop. Of requests that are \
-         only counted, one in 256 is measured.",
+        "Time for which callbacks of this module blocked a worker's event loop. Of requests \
+         that are only counted, one in 256 is measured.",
         Node(|samples, status| {
             if !status.zones.is_empty() {
                 let (counts, sum) = status.holds();
@@ -61,7 +61,7 @@ pub(super) static FAMILIES: [Family; 28] = [
     ),
     counter(
         "ratelimit_requests_total",
-        "Requests by what became of them.",
+        "Requests by result.",
         Namespace(|samples, namespace| {
             let results = ["passed", "rejected", "rejected_dry_run"];
             samples.write_by("result", results, namespace.stats.outcomes);
@@ -69,7 +69,7 @@ pub(super) static FAMILIES: [Family; 28] = [
     ),
     counter(
         "ratelimit_fallbacks_total",
-        "Requests that on_error decided on, by what it says.",
+        "Requests decided by on_error, by its action.",
         Namespace(|samples, namespace| {
             if namespace.is_synchronous() {
                 let actions = ["local", "allow", "deny"];
@@ -79,12 +79,12 @@ pub(super) static FAMILIES: [Family; 28] = [
     ),
     counter(
         "ratelimit_rejected_total",
-        "Requests that were rejected, by the policy that did.",
+        "Rejected requests by policy.",
         Policy(|samples, policy| samples.write_by("policy", [policy.name], [policy.rejected])),
     ),
     counter(
         "ratelimit_rejected_total",
-        "Requests that were rejected, by the policy that did.",
+        "Rejected requests by policy.",
         Namespace(|samples, namespace| {
             let rejected = namespace.stats.rejected_unnamed;
             if rejected > 0 {
@@ -94,12 +94,12 @@ pub(super) static FAMILIES: [Family; 28] = [
     ),
     counter(
         "ratelimit_hits_total",
-        "Hits of requests that were admitted and counted, by each counter that was charged.",
+        "Hits of requests, once for each counter that was charged.",
         Namespace(|samples, it| samples.write_decimal(thousandths(it.stats.hits))),
     ),
     counter(
         "ratelimit_invalid_values_total",
-        "Values that were wrong at run time.",
+        "Values that were invalid at run time.",
         Namespace(|samples, namespace| {
             let values = ["limit", "cost", "charge", "key"];
             samples.write_by("what", values, namespace.stats.invalid);
@@ -107,12 +107,12 @@ pub(super) static FAMILIES: [Family; 28] = [
     ),
     counter(
         "ratelimit_delayed_total",
-        "Requests that were held back until their rate had caught up.",
+        "Requests delayed by a rate.",
         Namespace(|samples, namespace| samples.write(namespace.stats.delayed)),
     ),
     histogram(
         "ratelimit_wait_seconds",
-        "How long requests waited: for a store's decision, or held back by a rate.",
+        "Time that requests waited for a store's decision, or were delayed by a rate.",
         Namespace(|samples, namespace| {
             let stats = &namespace.stats;
             if namespace.is_synchronous() || stats.delayed > 0 {
@@ -123,23 +123,23 @@ pub(super) static FAMILIES: [Family; 28] = [
     ),
     gauge(
         "ratelimit_zone_size_bytes",
-        "Size of a zone of shared memory.",
+        "Configured size of a zone.",
         Zone(|samples, zone| samples.write(zone.size as u64)),
     ),
     gauge(
         "ratelimit_zone_counters",
-        "Counters that have a place in a zone.",
+        "Counters in a zone, including those whose windows have ended.",
         Zone(|samples, zone| samples.write(zone.keys)),
     ),
     gauge(
         "ratelimit_zone_capacity_counters",
-        "Counters that can have a place in a zone, if none is synced: those take more room.",
+        "Maximum number of counters in a zone if none is synced. A synced one takes more room.",
         Zone(|samples, zone| samples.write(zone.capacity)),
     ),
     counter(
         "ratelimit_zone_evicted_total",
-        "Counters that gave their place in a full zone to another one: their windows had \
-         ended; they were alive, with nothing unsent; they had hits that the store had not.",
+        "Counters evicted from a full zone. ended: their windows had ended. sent: they were \
+         live, without unsent hits. unsent: they were live, with unsent hits.",
         Zone(|samples, zone| {
             let stats = &zone.stats;
             let counts = [stats.evicted_ended, stats.evicted_sent, stats.evicted_unsent];
@@ -148,14 +148,14 @@ pub(super) static FAMILIES: [Family; 28] = [
     ),
     counter(
         "ratelimit_sync_cycles_total",
-        "Exchanges of a namespace's counts with its store.",
+        "Sync cycles by result.",
         Synced(|samples, _, syncs| {
             samples.write_by("result", ["ok", "error"], [syncs.succeeded, syncs.failed]);
         }),
     ),
     histogram(
         "ratelimit_sync_duration_seconds",
-        "How long they took.",
+        "Durations of sync cycles.",
         Synced(|samples, _, syncs| {
             let (bounds, unit) = (&SyncStats::BOUNDS, Duration::from_millis);
             samples.write_buckets(bounds, &syncs.durations, syncs.duration_sum, unit);
@@ -163,57 +163,57 @@ pub(super) static FAMILIES: [Family; 28] = [
     ),
     counter(
         "ratelimit_sync_pushed_counters_total",
-        "Counters of which hits were sent to the store.",
+        "Counters pushed to the store, once for each window.",
         Synced(|samples, _, syncs| samples.write(syncs.pushed)),
     ),
     counter(
         "ratelimit_sync_fetched_counters_total",
-        "Counters of which the store told what the cluster counted.",
+        "Counters whose totals were fetched from the store, once for each window.",
         Synced(|samples, _, syncs| samples.write(syncs.fetched)),
     ),
     gauge(
         "ratelimit_sync_pending_counters",
-        "Counters with hits that the store has not yet.",
+        "Counters with hits that the store does not have yet.",
         Synced(|samples, namespace, _| samples.write(namespace.pending)),
     ),
     counter(
         "ratelimit_excess_hits_total",
-        "Hits that were admitted here above a limit, as the store's answers tell.",
+        "Hits that this node admitted above a limit, as the store's totals show.",
         Synced(|samples, it, _| samples.write_decimal(thousandths(it.stats.excess))),
     ),
     gauge(
         "ratelimit_nodes",
-        "Nodes that live and sync a namespace with the same store, this one among them.",
+        "Living nodes that sync the namespace with the same store, including this one.",
         Synced(|samples, namespace, _| samples.write(namespace.nodes)),
     ),
     counter(
         "ratelimit_sync_dropped_hits_total",
-        "Hits that no store got before their windows had ended for good.",
+        "Hits that the store did not get: their windows had ended, or there were too many to keep.",
         Synced(|samples, it, _| samples.write_decimal(thousandths(it.stats.dropped))),
     ),
     gauge(
         "ratelimit_sync_last_success_timestamp_seconds",
-        "When a namespace was last synced, in Unix time.",
+        "Time of the last sync cycle that succeeded, in Unix time.",
         Synced(|samples, _, syncs| samples.write_decimal(syncs.last_success.map(unix_time))),
     ),
     gauge(
         "ratelimit_store_up",
-        "Whether a store does what it is asked.",
+        "1 while the store answers, else 0.",
         Store(|samples, store| samples.write(store.is_up.map(u64::from))),
     ),
     gauge(
         "ratelimit_store_clock_offset_seconds",
-        "How far a store's clock is ahead of this node's.",
+        "Seconds by which the store's clock is ahead of this node's.",
         Store(|samples, store| samples.write_decimal(store.clock_offset().map(signed_seconds))),
     ),
     counter(
         "ratelimit_store_connects_total",
-        "Connections that were made to a store.",
+        "Connections made to the store.",
         Store(|samples, store| samples.write(store.traffic.map(|it| it.connects))),
     ),
     histogram(
         "ratelimit_store_exchange_duration_seconds",
-        "How long exchanges with a store took.",
+        "Durations of exchanges with the store.",
         Store(|samples, store| {
             if let Some(traffic) = store.traffic {
                 let (bounds, unit) = (&SyncStats::EXCHANGE_BOUNDS, Duration::from_micros);

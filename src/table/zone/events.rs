@@ -72,7 +72,7 @@ events! {
             removed: u64,
             /// Keys that got a slot.
             inserted: u64,
-            /// Thousandths of hits that never reached the store, because their window had ended.
+            /// Thousandths of hits that the store did not get: their windows had ended, or there were too many to keep.
             dropped: u64,
         }
         /// Events of one namespace that all workers count in one line: rare ones, and those that take far longer than
@@ -89,8 +89,8 @@ events! {
             delayed: u64,
             /// Thousandths of hits that were admitted above a limit, as the store's totals show.
             excess: u64,
-            /// Requests that waited for a store or were delayed by a rate, by the first of
-            /// [`NamespaceStats::WAIT_BOUNDS`] that their waiting time kept. The last count is of longer times.
+            /// Requests by the time that they waited for a store or were delayed by a rate, in buckets up to each of
+            /// [`NamespaceStats::WAIT_BOUNDS`], and one above.
             waits: [u64; NamespaceStats::WAIT_BOUNDS.len() + 1],
             /// Total waiting time, in microseconds.
             wait_sum: u64,
@@ -110,8 +110,8 @@ events! {
             evicted_sent: u64,
             /// Evicted keys with live windows and unsent hits.
             evicted_unsent: u64,
-            /// Callbacks by the first of [`ZoneStats::HOLD_BOUNDS`] that was not exceeded by the time for which they
-            /// blocked a worker's event loop. The last count is of longer times.
+            /// Callbacks by the time for which they blocked a worker's event loop, in buckets up to each of
+            /// [`ZoneStats::HOLD_BOUNDS`], and one above.
             holds: [u64; ZoneStats::HOLD_BOUNDS.len() + 1],
             /// Total time for which callbacks blocked event loops, in nanoseconds.
             hold_sum: u64,
@@ -122,8 +122,7 @@ events! {
 events! {
     /// Results of the syncs of a namespace, since the zone was made.
     SyncStats {
-        /// Results of the syncs of one namespace. One worker at a time syncs a shard, so that no worker has a line of its
-        /// own.
+        /// Results of the syncs of one namespace. All workers write one line, since few sync at a time.
         #[repr(C, align(64))]
         SyncLine {
             /// Cycles that succeeded.
@@ -142,7 +141,7 @@ events! {
             duration: u64,
             /// Milliseconds by which the store's clock was last seen ahead of this node's.
             clock_offset: i64,
-            /// Cycles by the first of [`SyncStats::BOUNDS`] that their duration kept. The last count is of longer ones.
+            /// Cycles by duration, in buckets up to each of [`SyncStats::BOUNDS`], and one above.
             durations: [u64; SyncStats::BOUNDS.len() + 1],
             /// Total duration of all cycles, in milliseconds.
             duration_sum: u64,
@@ -150,8 +149,8 @@ events! {
             holder: Option<u32>,
             /// Connections made to the store.
             connects: u64,
-            /// Exchanges with the store by the first of [`SyncStats::EXCHANGE_BOUNDS`] that their duration kept. The
-            /// last count is of longer ones.
+            /// Exchanges with the store by duration, in buckets up to each of [`SyncStats::EXCHANGE_BOUNDS`], and one
+            /// above.
             exchanges: [u64; SyncStats::EXCHANGE_BOUNDS.len() + 1],
             /// Total duration of all exchanges, in microseconds.
             exchange_sum: u64,
