@@ -263,7 +263,6 @@ fn broken(error: &RedisError) -> Failure {
 }
 
 /// Converts the failure of a connection's first commands: the next attempt may succeed.
-/// attempt may have no error.
 fn not_ready(failure: Failure) -> Failure {
     match failure {
         Failure::Failed(cause) => Failure::Unreachable(cause),
