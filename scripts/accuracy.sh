@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures how exactly each algorithm limits: runs traffic through the module's own counter table and
-# evaluation, with a simulated clock, and compares each decision with that of an exact moving window.
+# evaluation, with a simulated clock, and compares each decision with an exact moving window's.
 #
 #   scripts/accuracy.sh            less than two minutes; prints tables, and keeps them in
 #                                  docs/accuracy/, with the figures as JSON and as plots, and the
@@ -9,7 +9,7 @@
 #                                  nothing is kept
 #
 # Fails if a figure is not within the bounds (scripts/accuracy/bounds.rs). The figures are the same at
-# each run and on each machine. What they mean: docs/accuracy.md.
+# each run and on each machine. docs/accuracy.md explains them.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
@@ -17,7 +17,7 @@ cd "$root"
 simulate=(cargo run --quiet --locked --no-default-features --example accuracy)
 case $* in
     --quick)
-        # As scripts/test.sh builds it.
+        # The same build as in scripts/test.sh.
         exec "${simulate[@]}" --profile checked --features stores,conformance -- --quick
         ;;
     '') ;;
@@ -26,10 +26,10 @@ esac
 
 kept=docs/accuracy
 mkdir -p $kept
-# In a directory of its own, as scripts/bench.sh has it.
+# A target directory of its own, as in scripts/bench.sh.
 CARGO_TARGET_DIR=target/bench "${simulate[@]}" --release -- $kept
 
-# The page has the first table in it.
+# The first table is part of the page.
 table=$(<$kept/traffic.txt) perl -0pi -e 's/(## Figures\n\n```\n).*?(```)/$1$ENV{table}\n$2/s' docs/accuracy.md
 
 # plot NAME PROGRAM RESULTS TITLE FIGURE...

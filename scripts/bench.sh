@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measures what requests cost: with the module, with what else there is, and without any limit.
+# Measures the cost of requests: with the module, with its alternatives, and without a limit.
 #
 #   scripts/bench.sh [--quick] [SECTION|CONTESTANT...]     default: all; --quick: shorter
-#   scripts/bench.sh --gate                                what scripts/test.sh looks at
+#   scripts/bench.sh --gate                                the check in scripts/test.sh
 #
 # Prints tables, and keeps them in docs/benchmarks/, with the figures as JSON and as plots.
 #
@@ -10,8 +10,8 @@
 #                requests, another 5N, and the difference is divided by 4N, so that neither start-up
 #                nor exit counts. They repeat to 0.1 %. With CONTESTANTs, of these alone; then
 #                nothing is kept.
-# calls          the same of the library's functions in Lua, beside that of a rule: what the module executes, and
-#                what Lua and the rest of nginx do. With Debian's nginx and lua-nginx-module
+# calls          the same of the library's functions in Lua, compared with a rule: instructions of the module, and
+#                of Lua and the rest of nginx. With Debian's nginx and lua-nginx-module
 # table          the counter table without nginx: nanoseconds per operation, bytes per key
 # library        the Rust library beside the crate governor: nanoseconds per decision, in one thread
 # load           requests a second, processor time and latency under load, of 1000 keys
@@ -22,14 +22,14 @@
 # longer-keys    new keys in a zone that is full of shorter ones
 # startup        start and reload with a zone of 1 GB full of keys
 #
-# All but instructions depend on the machine, and on what else it does: `bare-too` tells how much.
+# All but instructions depend on the machine and its load: `bare-too` shows how much.
 #
 #   PORT           where nginx listens when instructions are counted. Default: a free one
 #
 # --gate fails if the module executes more than 3 % more instructions for a request than
-# scripts/bench/allowed says: of a moving window, what it takes when no two requests come in one
-# millisecond, which is more than is mostly counted. What nginx and malloc do is not in that: it depends on how the heap
-# looks.
+# scripts/bench/allowed says: for a moving window, as many as it takes if no two requests come in one
+# millisecond, which is more than mostly counted. Instructions of nginx and malloc are not included: they depend on the
+# state of the heap.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -43,8 +43,8 @@ case ${1:-} in
     --gate) requests=400 gate=yes; shift; [ $# = 0 ] || die "--gate takes no arguments" ;;
 esac
 
-# contestant NAME KEYS HTTP LOCATION: a line of the table. KEYS is `same` or `new`, whether
-# all requests have one key or each its own; HTTP and LOCATION are configuration.
+# contestant NAME KEYS HTTP LOCATION: a line of the table. KEYS is `same` if all requests have
+# one key, or `new` if each has its own; HTTP and LOCATION are configuration.
 contestants=()
 declare -A keys http location
 contestant() {
@@ -64,7 +64,7 @@ for k in same new; do
     contestant "ours-$k" $k "$ours" "$rule ratelimit_headers off;"
     contestant "ours-ietf-$k" $k "$ours" "$rule ratelimit_headers ietf;"
 done
-# The same as limit_req's.
+# Like limit_req's.
 # shellcheck disable=SC2016
 contestant ours-rate-same same "$ours" \
     'ratelimit_key $arg_k; ratelimit rate=1/1s burst=1000000; ratelimit_headers off;'
@@ -81,12 +81,12 @@ for limit in 100 100000; do
     contestant "ours-moving-$limit-same" same "$ours" \
         'ratelimit_key $arg_k; ratelimit window=moving cost=0.001 limit='"$limit/1h; ratelimit_headers off;"
 done
-# Half of the difference to one limit is what a further one costs.
+# A further limit costs half of the difference to one limit.
 contestant ours-3-limits-same same "$ours" \
     "${rule%;} limit=1000000000/2h limit=1000000000/3h; ratelimit_headers off;"
 
 # call NAME RULE LUA: a call of the library, by which a request is counted as by the rule of the contestant
-# RULE: a limiter says what headers say. `lim` is one of the same limit.
+# RULE: a limiter returns the values of the headers. `lim` is a limiter with the same limit.
 calls=(ours-same ours-ietf-same)
 declare -A rule_of
 call() {
@@ -116,7 +116,7 @@ for it in "$@"; do
     esac
 done
 
-# heading [VERSION...]: what was run, and on what.
+# heading [VERSION...]: prints the command and the machine.
 heading() {
     local versions
     versions=$(printf '%s, ' "$@" "$(rustc --version)")
@@ -130,7 +130,7 @@ load      $(cut -d ' ' -f 1-3 /proc/loadavg)
 END
 }
 
-# section NAME COMMAND...: runs it, and keeps what it prints.
+# section NAME COMMAND...: runs COMMAND, and stores its output.
 section() {
     local section=$1 out
     shift
@@ -142,7 +142,7 @@ section() {
     chmod 644 "$kept/$section.txt"
 }
 
-# In a directory of its own, so that afterwards the module need not be compiled anew.
+# A target directory of its own, so that the module need not be compiled again afterwards.
 bench_table() {
     (cd "$root" && CARGO_TARGET_DIR=$root/target/bench cargo run --quiet --locked --release \
         --no-default-features --example table-bench -- "${effort[@]}" "$kept/table.json")
@@ -157,12 +157,12 @@ bench_library() {
         --manifest-path "$root/scripts/bench/library/Cargo.toml" -- $rounds
 }
 
-# plot RESULTS TITLE FIGURE [PLOT [SECTION]]: draws figures that are kept.
+# plot RESULTS TITLE FIGURE [PLOT [SECTION]]: plots stored figures.
 plot() {
     "$root/scripts/bench/plot.pl" "$kept/$1.json" "$2" "$3" "${@:5}" >"$kept/${4:-$1}.svg"
 }
 
-# load RESULTS WORKERS KEYS CONTESTANT...: without contestants, of all.
+# load RESULTS WORKERS KEYS CONTESTANT...: without contestants, measures all.
 load() {
     local rounds=20
     [ ${#effort[@]} = 0 ] || rounds=5
@@ -223,8 +223,8 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-# write_conf CONTESTANT: the same but for what is compared. Other contestants than ours do not
-# load the module, so bare is bare.
+# write_conf CONTESTANT: configurations differ only in the compared part. Only our contestants
+# load the module.
 write_conf() {
     local load=
     [[ $1 = bare* || $1 = limit_req* ]] || load="load_module modules/$name.so;"
@@ -266,7 +266,7 @@ instructions() {
         sleep 0.1
     done
     "$root/scripts/bench/requests.pl" "$port" "$1" "$2" || { cat "$log" >&2; die "no answer"; }
-    # A signal that comes just before nginx sleeps does not wake it: so when it is idle, and again.
+    # A signal just before nginx sleeps does not wake it, so it is sent when nginx is idle, and again.
     sleep 0.2
     while kill -QUIT "$server" 2>/dev/null; do sleep 0.5; done
     wait "$server" || { cat "$log" >&2; die "nginx failed"; }
@@ -337,7 +337,7 @@ bench_calls() {
     printf '%s\n' "${lines[@]}" >"$kept/calls.json"
 }
 
-# Compares with what is allowed, a contestant and a number in each line.
+# Compares with the allowed numbers: a contestant and a number in each line.
 gate() {
     local contestant most failed=
     prepare_installed
@@ -354,7 +354,7 @@ gate() {
         "rustc 1.95.0, this being $(rustc --version):$failed"
 }
 
-# With the installed nginx. What the module executes is the same in all, but for a call more or less.
+# With the installed nginx. The module's instructions are the same with each nginx, give or take a call.
 prepare_installed() {
     need_packages valgrind perl
     "$root/scripts/build.sh" >&2

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds the dynamic module, target/release/libngx_http_rate_limiting_module.so, for the
-# installed Debian nginx; it installs what is missing. Debug information is in a file beside it that ends with .debug.
+# installed Debian nginx; it installs missing packages. Debug information is in a file next to it that ends with .debug.
 #
 #   NGINX_SOURCE_DIR, NGINX_BUILD_DIR   build for this configured nginx tree instead (one of the
 #                                       two is enough; the build directory is usually objs)
-#   CARGO_TARGET_DIR                    put it there instead of target/
+#   CARGO_TARGET_DIR                    the target directory, instead of target/
 #   RATELIMIT_PROFILE                   build with this profile of Cargo.toml instead of `release`,
-#                                       and put it into a directory of that name
+#                                       in a directory of that name
 #   RATELIMIT_WITHOUT_CASSANDRA         if not empty: without `strategy cassandra` and its driver
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -33,7 +33,7 @@ NGINX_SOURCE_DIR=$source_dir NGINX_BUILD_DIR=$build_dir cargo rustc --profile "$
     "${features[@]}" --lib --crate-type cdylib
 module=$(realpath "${CARGO_TARGET_DIR:-target}")/$profile/lib$name.so
 
-# What only debuggers and profilers read goes into a file beside it, where they look for it. Cargo keeps the whole in deps/.
+# Debug information goes into a file next to the module, where debuggers find it. Cargo keeps the complete file in deps/.
 if [ "$profile" = release ]; then
     whole=${module%/*}/deps/${module##*/}
     objcopy --only-keep-debug "$whole" "$module.debug"
@@ -41,7 +41,7 @@ if [ "$profile" = release ]; then
     mv "$module.new" "$module"
 fi
 
-# It loads, if a binary of this very version is at hand: that of the tree, or the installed one.
+# Checks that the module loads, if there is a binary of this version: the tree's or the installed one.
 proof="not loaded: no nginx $version at hand"
 for binary in "$build_dir/nginx" "$(command -v nginx || echo /usr/sbin/nginx)"; do
     if [ ! -x "$binary" ] || [ "$(nginx_binary_version "$binary")" != "$version" ]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows that no hit is lost or counted twice, whatever happens, and that no limit of a synchronous
+# Shows that no hit is lost or counted twice under any fault, and that no limit of a synchronous
 # namespace is exceeded: three nodes of two workers, a store that each reaches through proxies of its
 # own, clients that keep a ledger of every request, and faults, several in a second, which overlap.
 # Then the totals are compared with the ledger.
@@ -14,9 +14,9 @@
 # it is given; what a fault meets, does not. With --plan: prints the faults, and does nothing.
 # The exit status says whether all was as it must be.
 #
-# What is compared. A request that was answered with 200 counts exactly once, one that was rejected
-# does not count. One that was never answered, because its worker was killed, or closed the
-# connection just when it came, may count or not. So for each counter (a key in a window)
+# Comparison. A request that was answered with 200 counts exactly once; one that was rejected does
+# not count. One that was never answered, because its worker was killed or closed the connection just
+# when it arrived, may count or not. So for each counter (a key in a window)
 #
 #     answered <= total in the store <= answered + never answered
 #
@@ -41,10 +41,10 @@
 # algorithm, which admit a request all or none. Of these, what nodes are told is compared. If the
 # store loses its data, the counters of `now` start anew: in such rounds it is only compared what a
 # total is at most. When all faults are undone, requests go on until there was no 503 for a second,
-# which must come true within a minute. (It takes a second or two, but more on a machine that is too
+# which must happen within a minute. (It takes a second or two, but more on a machine that is too
 # busy for a timeout of 100 ms.)
 #
-# Rounds. What the contract allows to be lost must not happen, or totals would say nothing: if the
+# Rounds. Losses that the contract allows must not occur, or totals would prove nothing: if the
 # store loses its data, the living nodes restore what they counted, but hits of nodes that are gone
 # are lost. So there are two kinds of rounds of half a minute in turn, at the end of which all
 # faults are undone and totals compared, and each has keys of its own:
@@ -88,7 +88,7 @@ done
 chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes" "$store")
 [ -z "$plan" ] || exec perl "${chaos[@]}" plan
 
-# free_ports FIRST LAST COUNT: the first of so many free ports in a row.
+# free_ports FIRST LAST COUNT: prints the first of COUNT free ports in a row.
 free_ports() {
     local port next
     for ((port = $1; port + $3 <= $2; port = next + 1)); do
@@ -101,7 +101,7 @@ free_ports() {
     die "no $3 free ports from $1 to $2"
 }
 
-# server_version: of what nodes share.
+# server_version: prints the version of the store's server.
 server_version() {
     local programs
     case $store in

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks what neither rustc nor clippy does: which module may use which, that neither files nor folders need each
-# other in a circle, by imports or by methods of one type, that a type's name occurs once, where unsafe code, nginx
-# and clocks are allowed, and that a folder has at most 20 files.
+# Checks rules that rustc and clippy do not know: the layers of modules; no cycles of files or folders, by imports or
+# by methods of one type; a type's name occurs once; where unsafe code, nginx and clocks are allowed; and a folder has
+# at most 20 files.
 # Prints each violation as file:line: rule.
 #
 #   scripts/check-layers.sh [DIR]     checks DIR/src; default: this repository
@@ -23,9 +23,9 @@ my @policy = ([qw(fnv hits printable query)], [qw(window)], [qw(algorithm)], [qw
 my %layer_rank = map { $layers[$_] => $_ } 0 .. $#layers;
 my %policy_rank = map { my $rank = $_; map { $_ => $rank } @{ $policy[$rank] } } 0 .. $#policy;
 my %safe = map { $_ => 1 } qw(policy store conf engine library);
-# What calls the system, outside of nginx.
+# Modules that call the system, outside of nginx.
 my %of_system = map { $_ => 1 } ('broker shared shared_queues', 'broker wake eventfd', 'broker wake timer', 'table words mapping', 'table words system');
-# What reads clocks, outside of nginx.
+# Modules that read clocks, outside of nginx.
 my %of_clock = map { $_ => 1 } ('table words system', 'engine machine');
 my $clock = qr/\b(?:SystemTime|Instant)::now\b|\.elapsed\s*\(|\b(?:clock_gettime|gettimeofday)\b
               |\bngx_(?:time|timeofday|current_msec|cached_time|monotonic_time)\b/x;
@@ -50,7 +50,7 @@ sub violation {
     $violations++;
 }
 
-# Comments, strings and characters become blanks, so that what is left is code.
+# Replaces comments, strings and characters by spaces, so that only code is left.
 sub blank { my ($s) = @_; $s =~ s/[^\n]/ /g; $s }
 sub code {
     my ($s) = @_;
@@ -59,7 +59,7 @@ sub code {
     return $s;
 }
 
-# Notes which file an imported path is of: that of the innermost module in it.
+# Records the file of an imported path: that of the innermost module in it.
 sub note_edge {
     my ($here, $path, $line) = @_;
     return if is_test(@$here) || is_in_test(pos($text) // 0);
@@ -80,7 +80,7 @@ sub is_test {
     return 0;
 }
 
-# Where in $text there are items that only tests compile: up to their semicolon or closing brace.
+# Returns the ranges of $text with items that only tests compile, up to their semicolon or closing brace.
 sub find_tests {
     my @found;
     while ($text =~ /$cfg_test/g) {
@@ -226,7 +226,7 @@ sub check {
         violation(line_of($-[0]), 'only nginx and the files system.rs read a clock') while $text =~ /$clock/g;
     }
     if ($layer eq 'policy' || $layer eq 'conf') {
-        # What was read, or could not be, comes to conf as an argument: an io::Result.
+        # conf gets the content of a file, or the error, as an argument: an io::Result.
         my $io = $layer eq 'policy' ? qr/env|fs|io|net|os|process|thread/ : qr/env|fs|net|os|process|thread/;
         violation(line_of($-[0]), "$layer does no I/O") while $text =~ /\bstd::(?:$io)\b/g;
     }
@@ -283,7 +283,7 @@ sub note_types {
 
 sub is_in_test { my ($at) = @_; return grep { $_->[0] <= $at && $at < $_->[1] } @tests }
 
-# Where an item ends whose first opening brace is the next one after $at.
+# Returns the end of an item whose first opening brace is the next one after $at.
 sub end_of_item {
     my ($at) = @_;
     my $depth = 0;
@@ -319,7 +319,7 @@ sub note_calls {
     }
 }
 
-# Prints where a type is declared whose name another one has.
+# Prints the declarations of types that share a name.
 sub check_names {
     for my $name (sort keys %declared) {
         my ($first, @others) = @{ $declared{$name} };
@@ -344,7 +344,7 @@ sub check_circles {
     }
 }
 
-# The edges between what stands side by side in one folder: its files, and its folders as a whole.
+# The edges between the members of one folder: its files, and its folders as a whole.
 sub floors {
     my %floors;
     for my $from (keys %edges) {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks the links between the documents: each file, directory and #heading that a document of the top level
 # or a page of docs/ links to exists, so does each `src/file.rs` that they name, and each
-# page of docs/ is linked from another document. Prints what is broken as file:line: what is wrong.
-# Links to other sites are not looked at.
+# page of docs/ is linked from another document. Prints each broken link as file:line: reason.
+# Does not check links to other sites.
 #
 #   scripts/check-links.sh [DIR]     checks the documents of DIR; default: this repository
 set -euo pipefail

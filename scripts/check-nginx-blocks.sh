@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Has nginx -t read each block of ```nginx in documents: it is accepted, without a warning.
+# Checks that nginx -t accepts each block of ```nginx in documents without a warning.
 #
 #   scripts/check-nginx-blocks.sh NGINX MODULE.so DOCUMENT...
 #
-# A block is what stands in `http`, or in a `server` if it has none and names no zone, store or namespace. What it takes
-# from elsewhere is added: a zone, and the servers that it names as `http://name`.
+# A block belongs into `http`; or into a `server`, if it contains none and names no zone, store or namespace. Missing
+# parts are added: a zone, and the servers that it names as `http://name`.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -17,7 +17,7 @@ trap 'rm -rf "$directory"' EXIT
 nginx_prefix "$directory"
 : >"$directory/users"
 
-# configuration BLOCK: a whole one.
+# configuration BLOCK: prints a complete configuration.
 configuration() {
     local name block=$1
     printf 'load_module %s;\nevents {}\nhttp {\n' "$module"

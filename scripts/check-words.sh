@@ -19,7 +19,7 @@ done
 [ $# -gt 0 ] || mapfile -t files < <(git ls-files 'src/*.rs' 'examples/*.rs')
 [ $# = 0 ] || files=("$@")
 
-# A comment begins where the line before is none. "Whether" may open that of a predicate.
+# A comment begins where the previous line is not a comment. "Whether" may open the comment of a predicate.
 exec perl - "$list" "$most" "${files[@]}" <<'PERL'
 use strict;
 use warnings;

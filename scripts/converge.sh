@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Measures how much ten nodes admit that one limiter for all of them would not, and what it costs: ten
+# Measures how many more hits ten nodes admit than a single limiter, and the cost of sharing: ten
 # nginx on loopback that share a real store, hits that arrive at them by different patterns, and an oracle
 # that replays the very hits.
 #
 #   scripts/converge.sh [--store redis|postgres] [--limit 1000/5s] [--sliding] [--windows N] [--seed N]
 #                       [--modes MODE,...] [PATTERN...]
-#   scripts/converge.sh --quick [--store ...]    half a minute: whether a hit is lost, and nothing of speed
+#   scripts/converge.sh --quick [--store ...]    half a minute: checks that no hit is lost; measures no speed
 #
 # Prints tables. Without MODES and PATTERNs, all are measured, a minute and a half for each mode with a
 # window of 5s, and kept in docs/convergence/, with the figures as JSON and as a plot.
@@ -24,7 +24,7 @@
 #   shift-3     four fifths go to one node, which is another one three times in a window
 #   burst-2     a window's load comes within 2 % of it, at a random time
 #
-# What is compared. A hit is sent when it is due, whether or not others were answered (`late`: how many
+# Comparison. A hit is sent when it is due, whether or not others were answered (`late`: how many
 # were sent more than a millisecond later). Each answer tells its node's time. In the order of these times
 # one limiter replays them: `central` is what it admits; `over`, how much more the nodes did; `worst`, the
 # same of the worst window, in percent of the limit; `refused with room`, which hits a node refused
@@ -69,13 +69,13 @@ if [ -z "${NGINX_BINARY:-}" ]; then
     NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-target}")/release/lib$name.so
 fi
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
-# As scripts/test.sh builds examples.
+# The same build of examples as in scripts/test.sh.
 cargo build --quiet --locked --profile checked --no-default-features --features stores,conformance --example converge
 converge=(scripts/converge/converge.pl "$target/checked/examples/converge" "$NGINX_BINARY" "$NGINX_MODULE"
     "$store" "$seed")
 [ -z "$quick" ] || exec "${converge[@]}" quick
 
-# heading: what was run, and on what.
+# heading: prints the command and the machine.
 heading() {
     cat <<HEADING
 command   $command

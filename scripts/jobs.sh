@@ -1,4 +1,4 @@
-# Sourced by scripts/test.sh: runs jobs beside each other, and says what each of them took.
+# Sourced by scripts/test.sh: runs jobs in parallel, and prints the time of each.
 #
 # A job has a name, the names of the jobs that it follows, and a command. It is started as soon as
 # these have ended well and a slot is free; of several, the one that was named first. The first job
@@ -20,23 +20,23 @@ declare -A state=()    # '', running or ended
 passed=0
 failed=0
 
-# step NAME AFTER COMMAND...: a job that tests nothing. A name has no space; AFTER may have several.
+# step NAME AFTER COMMAND...: a job without tests. A name has no space; AFTER may be several names.
 step() { add_job step "$@"; }
 
-# service NAME AFTER COMMAND...: a job that tests nothing, and starts what the jobs that follow it use: its
-# processes go on until all jobs have ended.
+# service NAME AFTER COMMAND...: a job without tests, which starts processes for the jobs that follow it. The
+# processes run until all jobs have ended.
 service() { add_job service "$@"; }
 
 # check NAME AFTER COMMAND...: a job that is one test.
 check() { add_job check "$@"; }
 
-# tests NAME AFTER COMMAND...: a job that says in its output which tests it ran: one at least.
+# tests NAME AFTER COMMAND...: a job whose output lists the tests that it ran, at least one.
 tests() { add_job tests "$@"; }
 
 add_job() {
     local other
     [ -z "${kind[$2]:-}" ] || die "two jobs are called $2"
-    # Those that it follows are named before it: so no jobs wait for each other.
+    # A job follows only jobs that were named before it, so no jobs wait for each other.
     for other in $3; do
         [ -n "${kind[$other]:-}" ] || die "$2 follows $other, which is no job so far"
     done
@@ -45,7 +45,7 @@ add_job() {
     command[$2]=$(printf '%q ' "${@:4}")
 }
 
-# run_jobs DIR: runs all jobs. Their output goes to files in DIR, as does the table of what they took.
+# run_jobs DIR: runs all jobs. Writes their output, and the table of their times, to files in DIR.
 run_jobs() {
     local job status
     kept=$1
@@ -55,7 +55,7 @@ run_jobs() {
     chmod 755 "$work"
     trap 'end_jobs "$work/*"; rm -rf "$work"' EXIT
     trap 'exit 130' INT TERM
-    # Jobs tell here that they have ended.
+    # Jobs report their end here.
     mkfifo "$work/ended"
     exec {ended}<>"$work/ended"
     start_jobs
@@ -123,7 +123,7 @@ job_process() {
     export TMPDIR=$2 JOBS=$work PORT
     take_ports
     printf '%s ' $SECONDS >"$2/times"
-    # `set -e` would do nothing in a command whose status is looked at.
+    # `set -e` has no effect in a command whose status is tested.
     set +e
     { time { (set -e; eval "${command[$1]}") 2>&1; }; } 2>>"$2/times"
     status=$?
@@ -187,7 +187,7 @@ end_failed() {
 
 clock() { printf '%3d:%02d' $((SECONDS / 60)) $((SECONDS % 60)); }
 
-# One line for each job: when it was started, what it took, and what of that processors did.
+# One line for each job: its start, its duration, and its processor time.
 print_table() {
     local line='%8s %8s %8s %8s  %s\n'
     # shellcheck disable=SC2059

@@ -1,5 +1,5 @@
 # Sourced by the scripts beside it: messages, packages, and the nginx trees to build against.
-# Everything is idempotent; what is made once is kept under target/nginx.
+# All functions are idempotent. Trees are kept under target/nginx.
 # shellcheck shell=bash
 
 set -euo pipefail
@@ -33,7 +33,7 @@ installed() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# need_packages PACKAGE...: installs those that are missing, and asks the network only then.
+# need_packages PACKAGE...: installs missing packages, and uses the network only for them.
 need_packages() {
     local package missing=()
     command -v dpkg-query >/dev/null || die "not a Debian: install the counterparts of $* by hand"
@@ -75,7 +75,7 @@ need_rust() {
         need_packages libclang-dev
 }
 
-# What an nginx tree needs to be configured and compiled.
+# Packages for configuring and compiling an nginx tree.
 need_nginx_libraries() { need_packages gcc libc6-dev make libpcre2-dev libssl-dev zlib1g-dev; }
 
 nginx_source_version() { sed -n 's/^#define NGINX_VERSION *"\(.*\)"/\1/p' "$1/src/core/nginx.h"; }
@@ -89,7 +89,7 @@ cached_tree() {
     say "preparing ${dir#"$root"/}"
     mkdir -p "$(dirname "$dir")"
     new=$(mktemp -d "$dir.XXXXXX")
-    # Its steps are joined by &&: `set -e` does nothing where a status is looked at.
+    # The steps are joined by &&, since `set -e` has no effect where a status is tested.
     if ! (cd "$new" && "$fill") >"$new.log" 2>&1; then
         tail -n 20 "$new.log" >&2
         rm -rf "$new"
@@ -204,7 +204,7 @@ build_for_crate_nginx() {
     printf '%s\n' "$target/release/lib$name.so"
 }
 
-# nginx_prefix DIR [MODULE.so]: makes DIR a prefix (nginx -p) for the files in nginx-conf/.
+# nginx_prefix DIR [MODULE.so]: turns DIR into a prefix (nginx -p) for the files in nginx-conf/.
 nginx_prefix() {
     mkdir -p "$1/html" "$1/logs" "$1/modules"
     echo 'It works, a few times.' >"$1/html/index.html"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shows the module at work: builds it, starts nginx with nginx-conf/first.conf and makes requests
-# until the limit rejects. nginx then goes on until ctrl-C; with --once it stops, and the exit
-# status says whether the sixth request, and none before it, was rejected.
+# Demonstrates the module: builds it, starts nginx with nginx-conf/first.conf, and makes requests
+# until one is rejected. nginx then runs until ctrl-C; with --once it stops, and the exit status says
+# whether the sixth request, and none before it, was rejected.
 #
 # The build is a quick one: optimized a little, and without Cassandra. scripts/build.sh makes the one for use.
 #
@@ -31,7 +31,7 @@ done
 need_packages curl
 [ -z "$cluster" ] || need_packages redis-server
 if [ -z "${NGINX_BINARY:-}" ]; then
-    # In a third of the time of a release.
+    # Takes a third of the time of a release build.
     RATELIMIT_PROFILE=fast RATELIMIT_WITHOUT_CASSANDRA=yes "$root/scripts/build.sh"
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
     NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/fast/lib$name.so
@@ -48,7 +48,7 @@ nodes=()
 redis=
 finish() {
     [ ${#nodes[@]} = 0 ] || kill -QUIT "${nodes[@]}" 2>/dev/null || true
-    # The nodes push what is left.
+    # The nodes push their remaining hits.
     [ ${#nodes[@]} = 0 ] || wait "${nodes[@]}" 2>/dev/null || true
     [ -z "$redis" ] || kill -TERM "$redis" 2>/dev/null || true
     wait
@@ -140,14 +140,14 @@ look() {
     local port count
     counts=
     for port in "$PORT" "$second"; do
-        # A node may have been stopped, to see what becomes of the other.
+        # A user may have stopped a node, to see how the other one behaves.
         count=$(curl -s -D - -o /dev/null "http://127.0.0.1:$port/status" |
             sed -n 's/^X-Hits: \([0-9.]*\) .*/\1/p') || true
         counts+="${count:--} "
     done
 }
 
-# show_counts: prints them, if they are others than before.
+# show_counts: prints the counts if they have changed.
 shown=
 show_counts() {
     look
@@ -157,7 +157,7 @@ show_counts() {
     printf '%s   node 1: %-4s  node 2: %-4s\n' "$(date +%T.%3N)" $counts
 }
 
-# agree COUNT: shows what the nodes count until both have COUNT, for which they have five seconds.
+# agree COUNT: shows the nodes' counts until both are COUNT, for at most five seconds.
 agree() {
     local end=$((SECONDS + 5))
     while show_counts && [ "$counts" != "$1 $1 " ]; do

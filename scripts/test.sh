@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every test, on nginx 1.28 with the checked build, and on Debian's nginx with the optimized one, but for what starts
-# Cassandras of its own, from nothing: it installs what is missing.
-# Jobs run beside each other; the first one that fails ends the others. The last line is the total:
+# Runs all tests on nginx 1.28 with the checked build, and on Debian's nginx with the optimized one, except for those
+# that start their own Cassandras. Installs missing packages.
+# Jobs run in parallel; the first one that fails ends the others. The last line is the total:
 # `N passed, 0 failed`.
 #
 #   scripts/test.sh        may run several times at once, in clones of their own
@@ -34,7 +34,7 @@ packages() {
     fi
 }
 
-# patient COMMAND...: takes what is left of the processors by tests that have to be on time.
+# patient COMMAND...: runs with low priority, since some tests must be on time.
 patient() {
     renice -n 19 -p "$BASHPID" >/dev/null
     "$@"
@@ -67,7 +67,7 @@ library_pages() {
         cargo doc --locked --profile checked --no-default-features --no-deps
 }
 
-# Each file in nginx-conf/ is accepted, and what guides to a move here say, without a warning.
+# nginx -t accepts each file in nginx-conf/, and the blocks in the migration guides without a warning.
 nginx_confs() {
     local binary=$1 module=$2 conf
     nginx_prefix "$TMPDIR/prefix" "$module"
@@ -96,12 +96,12 @@ start_cassandra() {
     scripts/cassandra/server.sh start --ephemeral --heap 256m --auth --tls optional --port "$PORT" "$TMPDIR/server"
 }
 
-# Faults of half a minute, always the same: with Redis all kinds, with others nearly all.
+# Half a minute of faults, always the same: with Redis all kinds, with other stores nearly all.
 chaos() {
     NGINX_BINARY=$1 NGINX_MODULE=$2 scripts/chaos.sh --store "$3" --seed "$4" 0.5
 }
 
-# Ten nodes, of which none loses a hit.
+# None of ten nodes loses a hit.
 converge() { NGINX_BINARY=$1 NGINX_MODULE=$2 scripts/converge.sh --quick; }
 
 # configured DEBIAN|SECOND OPTION...: an nginx as the current directory, configured by its own means with
@@ -175,7 +175,7 @@ says_what_it_lacks() {
     echo "ok - $3"
 }
 
-# What the functions of lib.sh print, when they have made it.
+# The paths that the functions of lib.sh print.
 debian_tree=$root/target/nginx/debian
 debian_source=$root/target/nginx/debian-source
 second_tree=$root/target/nginx/$crate_nginx_version
@@ -201,7 +201,7 @@ else
 fi
 
 # Compilation, in two rows: each has a directory of Cargo's for itself. What tests wait for is first.
-# `release` is for what is installed, and what is measured;
+# `release` is for the installed module and for measurements;
 check build-debian nginx-debian patient scripts/build.sh
 step build-loom build-debian patient loom --no-run
 # and `checked` for all else, so that dependencies are compiled once.
@@ -210,14 +210,14 @@ check build-second-checked nginx-second build_second_checked
 features=(--no-default-features --features stores,conformance)
 step build-tests build-second-checked \
     patient cargo test --locked --profile checked "${features[@]}" --no-run
-# What only measures is compiled here alone.
+# Code that only measures is compiled only here.
 check clippy build-tests \
     patient cargo clippy --locked --profile checked --all-targets --no-default-features \
     --features stores,conformance,measure -- -D warnings
 # The shell is not in `cargo test`, so that there are no other targets to look at.
 check clippy-nginx "clippy nginx-debian" \
     for_debian cargo clippy --locked --profile checked --lib -- -D warnings
-# What programs without nginx see.
+# The documentation for programs without nginx.
 check rustdoc clippy-nginx library_pages
 check dynamic-second rustdoc patient dynamic "$second_tree" "${second[0]}"
 # The last one: nothing is left that it would have to give way to.
@@ -253,7 +253,7 @@ for file in t/*.t; do
             ;;
         t/*-cassandra.t)
             tests "$file-second" "rustdoc cassandra" with_cassandra test_file "${second[@]}" "$file"
-            # Optimized, nodes race where they do not otherwise.
+            # In optimized builds, nodes race at further places.
             tests "$file-debian" "static-debian cassandra" with_cassandra test_file "${debian[@]}" "$file"
             continue
             ;;
