@@ -36,6 +36,7 @@ pub use namespace::{Namespace, RateLimitingError};
 pub use request::bound_limit::BoundLimit;
 pub use request::charge::{Charge, Charges, Refund};
 pub use request::evaluation::{Evaluation, charge_deferred};
+pub use request::pending::{PendingDecision, fall_back};
 pub use request::rejection_cache::RejectionCache;
 pub use request::reserve_book::{PartQuestion, ReserveBook};
 pub use request::spending::{Spending, SpentReserve, spend};

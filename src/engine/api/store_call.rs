@@ -9,7 +9,7 @@ use super::key::{self, check_key};
 use super::request::{ApiCall, KeyCall};
 use super::store_reset::{AfterStore, StoreReset};
 use crate::engine::{
-    Deciders, Evaluation, LimitCheck, Namespace, StoreQuestion, conclude, questions, unsent_charges,
+    Deciders, Evaluation, LimitCheck, Namespace, PendingDecision, questions, unsent_charges,
 };
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
@@ -193,8 +193,8 @@ impl<'n, 'm> StoreHits<'n, 'm> {
 
     fn question(&self, store: Deciders) -> Option<(usize, Question)> {
         self.with_check(Some(store), |check| {
-            let asked = questions(&[check], self.limit.is_unlimited).pop();
-            asked.map(|asked: StoreQuestion| (asked.decider, asked.question))
+            let asked = questions(&[check], self.limit.is_unlimited).pop()?;
+            Some((asked.decider, asked.question))
         })
     }
 
@@ -205,12 +205,10 @@ impl<'n, 'm> StoreHits<'n, 'm> {
         clock: &impl Clock,
     ) -> Result<String, ApiError> {
         let (reading, decided) = self.with_check(Some(store), |check| {
-            let (checks, mut answers) = ([check], [None]);
-            for question in questions(&checks, self.limit.is_unlimited) {
-                question.note(answer, &checks, &mut answers, clock);
-            }
+            let mut decision = PendingDecision::new(&[check], self.limit.is_unlimited);
+            decision.answer(answer, &[check], clock);
             let mut evaluation = Evaluation::new(Vec::new(), self.limit.is_unlimited);
-            conclude(&mut evaluation, &checks, &answers, clock);
+            decision.conclude(&mut evaluation, &[check], clock);
             match self.limit.is_unlimited {
                 true => (said(&evaluation.end(clock)).0, None),
                 false => {

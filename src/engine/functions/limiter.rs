@@ -4,9 +4,8 @@ use crate::engine::namespace::Namespace;
 use crate::engine::request::bound_limit::BoundLimit;
 use crate::engine::request::charge::{Charge, Charges, Refund};
 use crate::engine::request::evaluation::Evaluation;
-use crate::engine::request::synchronous::{
-    Answered, Deciders, LimitCheck, StoreQuestion, conclude, questions,
-};
+use crate::engine::request::pending::PendingDecision;
+use crate::engine::request::synchronous::{Deciders, LimitCheck, StoreQuestion, questions};
 use crate::policy::algorithm::{Algorithm, StoredKind, Weight};
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
@@ -134,12 +133,10 @@ impl<'m> Limiter<'m> {
         let name = counted_name(asked.key, None);
         let key = self.bound.table().key(&name);
         let check = self.check(asked, &key, store);
-        let mut answers = [None::<Answered>];
-        for question in questions(&[check], self.counts_rejected) {
-            question.note(answer, &[check], &mut answers, clock);
-        }
+        let mut decision = PendingDecision::new(&[check], self.counts_rejected);
+        decision.answer(answer, &[check], clock);
         let mut evaluation = Evaluation::new(OneCharge(None), self.counts_rejected);
-        match answers {
+        match decision.answered() {
             [Some(answered)] if !asked.commit => {
                 // The store was asked for the hits that can be counted.
                 let (limit, hits) = (&self.bound.limit, self.bound.limit.most(self.hits));
@@ -147,7 +144,7 @@ impl<'m> Limiter<'m> {
                 let admits = limit.algorithm.admits(limit.size, &reading, hits, asked.cost);
                 evaluation.note(&self.bound, hits, &key, asked.cost, reading, admits);
             }
-            answers => conclude(&mut evaluation, &[check], &answers, clock),
+            _ => decision.conclude(&mut evaluation, &[check], clock),
         }
         self.finish(evaluation, asked, clock).0
     }

@@ -34,7 +34,7 @@ pub(super) fn decide<'r>(
     let suspensions = suspensions::slot_of(request).ok_or(EvaluationError)?;
     if let Some(suspended) = suspensions.get() {
         let mut suspension = suspended.suspension.borrow_mut();
-        if suspension.is_waiting {
+        if suspension.is_waiting() {
             return suspension.wait(request);
         }
         let context = suspension.finish(request);
@@ -88,8 +88,8 @@ fn suspend<'r>(
     let suspended = suspensions::add(request, suspension, time_out).ok_or(EvaluationError)?;
     slot.set(Some(suspended));
     let mut suspension = suspended.suspension.borrow_mut();
-    if !suspension.ask(suspended.id) {
-        suspension.fail();
+    suspension.ask(suspended.id);
+    if !suspension.is_waiting() {
         suspensions::remove(suspended.id);
         let context = suspension.finish(request);
         drop(suspension);
@@ -105,9 +105,12 @@ fn suspend<'r>(
 /// Resumes the requests to which stores have replied, with or without a decision.
 pub(crate) fn go_on(replies: Vec<Reply>) {
     for (id, answer) in replies {
-        // A request that has ended, or was decided on without the store, is not registered any
-        // more.
-        let goes_on = suspensions::with(id, |suspension| suspension.take(id, answer));
+        // A request that has ended, or was decided on without the store, is not there any more.
+        let goes_on = suspensions::with(id, |suspension| {
+            let was_waiting = suspension.is_waiting();
+            suspension.take(id, answer);
+            was_waiting && !suspension.is_waiting()
+        });
         if goes_on == Some(true) {
             suspensions::unset_deadline(id);
             wake(id);

@@ -4,17 +4,15 @@
 use core::cell::{Cell, RefCell};
 use core::ptr;
 use core::time::Duration;
-use std::sync::Arc;
 use std::time::Instant;
 
 use nginx_sys::{NGX_AGAIN, ngx_int_t};
 use ngx::http::HttpModuleMainConf as _;
-use smallvec::smallvec;
 
 use super::{Waiting, WaitingParts};
 use crate::engine::{
-    Answered, BoundLimit, Evaluation, LimitCheck, RejectionCache, StoreQuestion, conclude,
-    questions, unsent_charges,
+    BoundLimit, Evaluation, LimitCheck, PendingDecision, RejectionCache, StoreQuestion, fall_back,
+    unsent_charges,
 };
 use crate::nginx::conf::{Active, EvaluationError, LocationConf, RuleSet, Settings};
 use crate::nginx::event_loop::{OfEventLoop, monotonic, monotonic_millis};
@@ -42,7 +40,7 @@ pub(crate) struct RequestChecks<'r> {
     pub(crate) renamed: Option<&'r Renamed<'r>>,
 }
 
-/// An evaluated request, and the stores' answers about it so far.
+/// A request that is evaluated, and waits for the decision of stores.
 pub(crate) struct Suspension<'r> {
     slot: ContextSlot<'r>,
     rules: &'static RuleSet,
@@ -51,23 +49,13 @@ pub(crate) struct Suspension<'r> {
     room: Option<Room<'r>>,
     checks: Few<LimitCheck<'r, 'static>>,
     renamed: Option<&'r Renamed<'r>>,
-    answered: Few<Option<Answered>>,
-    /// Questions to stores, asked one after another.
-    parts: Few<StoreQuestion>,
-    /// Index of the part that is being asked.
-    part: usize,
-    /// Deadline of the answer, in milliseconds of nginx's monotonic clock.
+    decision: PendingDecision,
+    /// The deadline of the answer, by nginx's monotonic clock in milliseconds.
     deadline: u64,
     on_error: OnError,
-    /// Start of the wait; `None` if the request does not wait.
+    /// The time at which the wait began.
     waits_since: Option<Instant>,
-    pub(crate) is_waiting: bool,
-    /// Whether a store has failed.
-    has_failed: bool,
-    /// Namespace whose store failed.
-    silent: Option<Arc<str>>,
-    /// The request that the decision is about, and other parts of the same main request that
-    /// reached rules meanwhile.
+    /// The request that asks, and others of the same main request that reached rules meanwhile.
     waiting: WaitingParts,
 }
 
@@ -86,17 +74,12 @@ impl<'r> Suspension<'r> {
             rules,
             settings: &conf.settings,
             room: Some(room),
-            answered: smallvec![None; checks.len()],
-            parts: questions(&checks, conf.settings.count_rejected),
+            decision: PendingDecision::new(&checks, conf.settings.count_rejected),
             checks,
             renamed,
-            part: 0,
             deadline: monotonic_millis().saturating_add(millis(limits.timeout)),
             on_error: limits.on_error,
             waits_since: None,
-            is_waiting: true,
-            has_failed: false,
-            silent: None,
             waiting: WaitingParts::default(),
         }
     }
@@ -133,95 +116,59 @@ impl<'r> Suspension<'r> {
         self.waiting.next()
     }
 
-    /// Decides without asking if no store is to be asked, if the rejection cache knows the answer,
-    /// or if the circuit of a store is open. Returns whether stores are to be asked.
+    /// Whether the request waits for an answer.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.decision.is_pending()
+    }
+
+    /// Decides without asking, if there is nothing to ask about, or stores rejected the counters a moment ago, or
+    /// a store is known not to answer. Returns whether stores are to be asked.
     pub(crate) fn prepare(&mut self) -> bool {
-        if self.parts.is_empty() || self.recall() {
-            return false;
+        self.decision.recall(REFUSALS.0.borrow().as_ref(), &self.checks, monotonic());
+        let mut deciders = self.decision.deciders();
+        if let Some(down) = deciders.find(|decider| !sync::check_circuit(*decider)) {
+            drop(deciders);
+            self.decision.fail(down);
         }
-        let mut parts = self.parts.iter();
-        let down = parts.position(|part| !sync::check_circuit(part.decider));
-        if let Some(down) = down {
-            self.fail_at(down);
-        }
-        down.is_none()
+        self.is_waiting()
     }
 
-    /// Asks the store about the current part of request `id`. Returns whether the store was asked.
-    pub(crate) fn ask(&self, id: u64) -> bool {
-        let Some(part) = self.parts.get(self.part) else {
-            return false;
-        };
-        sync::ask(part.decider, Some(id), self.deadline, &part.question)
-    }
-
-    /// Looks the request up in the rejection cache. Returns whether it refuses the request, so that
-    /// no store is asked. Always false with `count_rejected`, since the store must then charge the
-    /// rejected hits.
-    fn recall(&mut self) -> bool {
-        if self.settings.count_rejected {
-            return false;
-        }
-        let refusals = REFUSALS.0.borrow();
-        let known = refusals.as_ref();
-        let known = known.and_then(|known| known.recall(&self.checks, monotonic()));
-        let is_known = known.is_some();
-        if let Some(known) = known {
-            self.answered = known;
-            // No store was asked, so there is nothing to refund.
-            self.parts.clear();
-        }
-        is_known
-    }
-
-    /// Takes the answer to the current part of request `id`. Returns whether the request can
-    /// resume.
-    pub(crate) fn take(&mut self, id: u64, reply: Option<Answer>) -> bool {
-        if !self.is_waiting {
-            return false;
-        }
-        let (Some(answer), Some(part)) = (reply, self.parts.get(self.part)) else {
+    /// Asks the store the present question for request `id`. Without a store to ask, the request is decided.
+    pub(crate) fn ask(&mut self, id: u64) {
+        if let Some(StoreQuestion { decider, question, .. }) = self.decision.question()
+            && !sync::ask(*decider, Some(id), self.deadline, question)
+        {
             self.fail();
-            return true;
+        }
+    }
+
+    /// Takes the answer to the present question of request `id`, and asks the next one, if there is any.
+    pub(crate) fn take(&mut self, id: u64, reply: Option<Answer>) {
+        let Some(answer) = reply else {
+            return self.fail();
         };
-        let is_admitted = part.note(&answer, &self.checks, &mut self.answered, &NgxClock);
-        self.part = self.part.saturating_add(1);
-        if !is_admitted {
+        if !self.decision.answer(&answer, &self.checks, &NgxClock) {
             let mut refusals = REFUSALS.0.borrow_mut();
             let refusals = refusals.get_or_insert_default();
-            refusals.remember(&self.checks, &self.answered, monotonic());
+            refusals.remember(&self.checks, self.decision.answered(), monotonic());
         }
-        let is_over = !is_admitted && !self.settings.count_rejected;
-        if is_over || self.part >= self.parts.len() {
-            // A store that refuses a part has not charged it.
-            self.parts.truncate(self.part.saturating_sub(usize::from(is_over)));
-            self.is_waiting = false;
-            return true;
+        match self.decider() {
+            Some(next) if !sync::check_circuit(next) => self.fail(),
+            Some(_) => self.ask(id),
+            None => {}
         }
-        if !self.decider().is_some_and(sync::check_circuit) || !self.ask(id) {
-            self.fail();
-        }
-        !self.is_waiting
     }
 
-    /// Returns the number of the decider of the current part.
+    /// Returns the number of the decider that is asked now.
     pub(crate) fn decider(&self) -> Option<usize> {
-        self.parts.get(self.part).map(|part| part.decider)
+        self.decision.question().map(|asked| asked.decider)
     }
 
-    /// Decides without the store of the current part.
+    /// Decides without the store that is asked now.
     pub(crate) fn fail(&mut self) {
-        self.fail_at(self.part);
-    }
-
-    /// Decides without the store of this part.
-    fn fail_at(&mut self, part: usize) {
-        let counters = self.parts.get(part).map(|part| &part.question.counters);
-        let counter = counters.and_then(|counters| counters.first());
-        self.silent = counter.map(|counter| counter.shard.namespace.clone());
-        self.has_failed = true;
-        self.is_waiting = false;
-        self.parts.truncate(self.part);
+        if let Some(decider) = self.decider() {
+            self.decision.fail(decider);
+        }
     }
 
     /// Records the time that the request waited, in each namespace whose store decides.
@@ -239,7 +186,7 @@ impl<'r> Suspension<'r> {
     pub(crate) fn finish(&mut self, request: &Request<'r>) -> Option<&'r Context<'r>> {
         let evaluation = Evaluation::new(self.room.take()?, self.settings.count_rejected);
         self.count_wait();
-        let (outcome, room, response) = match self.has_failed {
+        let (outcome, room, response) = match self.decision.has_failed() {
             true => self.fall_back(evaluation, request),
             false => self.conclude(evaluation),
         };
@@ -260,7 +207,7 @@ impl<'r> Suspension<'r> {
 
     /// Decides by the stores' answers.
     fn conclude(&mut self, mut evaluation: Evaluation<Room<'r>>) -> (Outcome, Room<'r>, Response) {
-        conclude(&mut evaluation, &self.checks, &self.answered, &NgxClock);
+        self.decision.conclude(&mut evaluation, &self.checks, &NgxClock);
         if evaluation.is_refused() && !self.settings.count_rejected {
             self.refund();
         }
@@ -280,13 +227,7 @@ impl<'r> Suspension<'r> {
         request: &Request<'r>,
     ) -> (Outcome, Room<'r>, Response) {
         self.refund();
-        for check in &self.checks {
-            let is_counted_here = check.store.is_none() || self.on_error == OnError::Local;
-            if is_counted_here && self.on_error != OnError::Deny {
-                let LimitCheck { bound, hits, key, cost, .. } = *check;
-                evaluation.charge(bound, hits, key, cost, &NgxClock);
-            }
-        }
+        fall_back(&mut evaluation, &self.checks, self.on_error, &NgxClock);
         let response = match (self.on_error, evaluation.is_refused()) {
             _ if self.settings.refusal == Outcome::RejectedDryRun => Response::Admit,
             (OnError::Deny, _) => Response::Unavailable,
@@ -311,7 +252,7 @@ impl<'r> Suspension<'r> {
     #[cold]
     fn log_denial(&self, request: &Request<'r>) {
         let conf = Module::main_conf(request);
-        let (Some(conf), Some(namespace)) = (conf, &self.silent) else {
+        let (Some(conf), Some(namespace)) = (conf, self.decision.silent_namespace()) else {
             return;
         };
         let what = match self.settings.refusal {
@@ -328,10 +269,9 @@ impl<'r> Suspension<'r> {
     /// Refunds the hits at the stores that have charged the request, after another limit refused
     /// it.
     fn refund(&mut self) {
-        for part in self.parts.drain(..) {
-            // If no decider takes the refund, the store has charged one request that was not
-            // admitted.
-            sync::tell(part.decider, &part.refund());
+        for charged in self.decision.take_charged() {
+            // If no decider takes the refund, it was charged once more than it was admitted.
+            sync::tell(charged.decider, &charged.refund());
         }
     }
 }
