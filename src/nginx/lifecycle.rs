@@ -20,14 +20,13 @@ use super::capi;
 use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf, watched};
 use super::cycle::{self, Cycle};
 use super::guard::guard;
-use super::http::api::{awaited, metrics};
+use super::http::api::metrics;
 use super::http::held::suspensions;
-use super::http::{api, context, delayed, handler, headers, reserves, synchronous, variables};
+use super::http::{api, context, delayed, handler, headers, reserves, variables};
 use super::log::{self, Log};
 use super::module::Module;
+use super::replies;
 use super::sync;
-use crate::broker::Asker;
-use crate::broker::shared::message::Reply;
 
 static CONTEXT: ngx_http_module_t = ngx_http_module_t {
     preconfiguration: Some(preconfiguration),
@@ -276,37 +275,13 @@ fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
     let log = unsafe { Log::new(cycle.log().as_ptr()) };
     let (namespaces, stores) = (conf.synced(), conf.deciding());
     let shared = (conf.shared_queues(), conf.bells());
-    sync::start(namespaces, stores, shared, conf.late(), go_on, log);
-}
-
-/// Passes the stores' replies on: to callers of the library, requests, API requests, and reserves.
-/// Keeps their order, in runs of one kind, since a later reply about a counter is newer.
-fn go_on(replies: Vec<Reply>) {
-    let mut replies = replies.into_iter().peekable();
-    while let Some(first) = replies.next() {
-        let asker = Asker::of(first.0);
-        let mut run = vec![first];
-        while let Some(next) = replies.next_if(|(id, _)| Asker::of(*id) == asker) {
-            run.push(next);
-        }
-        match asker {
-            Asker::Caller => capi::take_replies(run),
-            Asker::Api => awaited::take_replies(run),
-            Asker::Request => synchronous::go_on(run),
-            Asker::Reserve => run.into_iter().for_each(reserves::take),
-        }
-    }
+    sync::start(namespaces, stores, shared, conf.late(), replies::pass, log);
 }
 
 /// Ends all syncs of this process.
 fn end_sync() {
     if sync::is_started() {
-        sync::end_questions();
-        // The waiting requests will not get an answer any more.
-        synchronous::fail_all();
-        capi::fail_all();
-        awaited::fail_all();
-        reserves::end();
+        replies::end();
     }
     sync::end();
 }

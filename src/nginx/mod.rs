@@ -3,10 +3,11 @@
 //! - [`lifecycle`]: the callbacks at the stages of the module's life; [`module`]: its identity
 //! - [`conf`]: directives and the configuration
 //! - [`zone`]: shared memory
-//! - [`sync`]: synced namespaces, with a timer and a thread
-//! - `http`: requests; [`capi`]: the library's functions for other modules, and for Lua
-//! - [`request`], [`cycle`], [`conf::Conf`]: wrappers of raw pointers; [`memory`], [`slot`]: data
-//!   that a request stores
+//! - [`sync`]: synced namespaces, by a timer and a thread
+//! - `http`: requests; [`capi`]: the library's functions for other modules, and for Lua; [`replies`]: the replies of
+//!   stores to both
+//! - [`request`], [`cycle`], [`conf::Conf`]: where raw pointers stop; [`memory`], [`slot`]: what a
+//!   request keeps
 //! - [`event_loop`]: nginx's event loop
 //! - [`time`], [`random`], [`log`], [`guard`], [`hold`]: nginx's clock, random numbers, the log,
 //!   panics, and the time that callbacks take
@@ -37,6 +38,7 @@ mod log;
 mod memory;
 mod module;
 mod random;
+mod replies;
 mod request;
 mod slot;
 mod sync;

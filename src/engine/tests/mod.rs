@@ -3,6 +3,7 @@
 mod crash;
 mod evaluation;
 mod model;
+mod pending;
 mod reserve_book;
 mod sync;
 mod synchronous;

@@ -2,9 +2,7 @@
 
 use core::cell::RefCell;
 use core::ffi::{c_char, c_int, c_void};
-use core::time::Duration;
 use std::rc::Rc;
-use std::time::Instant;
 
 use super::answer::{self, asked, tell};
 use super::call::{bytes, call};
@@ -18,10 +16,10 @@ use crate::nginx::conf::{
     Committed, FoundNamespace, LibraryError, LibraryLimiter, MainConf, Synchronous,
 };
 use crate::nginx::cycle::Cycle;
-use crate::nginx::event_loop::{EventTimer, OfEventLoop, monotonic_millis};
+use crate::nginx::event_loop::OfEventLoop;
 use crate::nginx::guard::guard;
 use crate::nginx::log::Log;
-use crate::nginx::sync;
+use crate::nginx::sync::{self, StoreWait};
 use crate::nginx::time::NgxClock;
 use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
@@ -49,12 +47,9 @@ struct AskedTicket {
     cost: Hits,
     commit: bool,
     weight: Weight,
-    /// Number of the decider that is asked.
-    decider: usize,
-    since: Instant,
     ready: Ready,
-    /// Timer after which the question is decided without the store.
-    _deadline: EventTimer<'static>,
+    /// The wait for the answer. At its deadline, it is decided without the store.
+    wait: StoreWait<'static>,
 }
 
 /// A caller's callback.
@@ -178,15 +173,13 @@ fn ask(
         return Ok(tell(&without_store(limiter, synchronous, asked)?, result));
     };
     let id = next_id()?;
-    let millis = millis(synchronous.timeout);
-    let deadline = monotonic_millis().saturating_add(millis);
-    if !sync::ask(question.decider, Some(id), deadline, &question.question) {
+    // SAFETY: questions are answered, or failed, before the cycle ends that they were asked in.
+    let log = Cycle::with_current(|cycle| unsafe { Log::new(cycle.log().as_ptr()) });
+    let store_wait = StoreWait::new(log, time_out, id);
+    store_wait.begin(synchronous.timeout);
+    if !store_wait.ask(question.decider, &question.question) {
         return Ok(tell(&without_store(limiter, synchronous, asked)?, result));
     }
-    // SAFETY: the questions of a cycle are answered or failed before it ends.
-    let log = Cycle::with_current(|cycle| unsafe { Log::new(cycle.log().as_ptr()) });
-    let timer = EventTimer::new(log, time_out, id);
-    timer.set(millis);
     let ticket = AskedTicket {
         limiter: limiter.clone(),
         synchronous,
@@ -194,10 +187,8 @@ fn ask(
         cost: asked.cost,
         commit: asked.commit,
         weight: asked.weight,
-        decider: question.decider,
-        since: Instant::now(),
         ready: Ready { function: wait.ready, data: wait.data },
-        _deadline: timer,
+        wait: store_wait,
     };
     TICKETS.0.borrow_mut().add(Ticket::Asked(Rc::new(ticket)));
     wait.ticket = id;
@@ -259,17 +250,10 @@ pub(crate) fn fail_all() {
 
 /// Decides a question without its store, which has not answered in time.
 fn time_out(id: u64) {
-    let decider = match TICKETS.0.borrow().get(id) {
-        Some(Ticket::Asked(ticket)) => {
-            let overdue = ticket.since.elapsed();
-            Some((ticket.decider, overdue.saturating_sub(ticket.synchronous.timeout)))
-        }
-        _ => None,
-    };
-    if let Some((decider, overdue)) = decider {
-        sync::record_timeout(decider, overdue);
-        finish(id, None);
+    if let Some(Ticket::Asked(ticket)) = TICKETS.0.borrow().get(id) {
+        ticket.wait.record_timeout();
     }
+    finish(id, None);
 }
 
 /// Decides a question by its answer, or without one, and calls the caller back.
@@ -280,7 +264,9 @@ fn finish(id: u64, answer: Option<Answer>) {
         _ => return,
     };
     let (limiter, store) = (&ticket.limiter, ticket.synchronous.store);
-    limiter.limiter.bound().count_wait(ticket.since.elapsed());
+    if let Some(waited) = ticket.wait.end() {
+        limiter.limiter.bound().count_wait(waited);
+    }
     let incoming = match answer {
         Some(answer) => {
             let asked = ticket.asked();
@@ -355,8 +341,4 @@ pub(super) unsafe extern "C" fn forget(ticket: u64) {
         // Dropping the ticket's data may call this module again.
         drop(forgotten);
     });
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

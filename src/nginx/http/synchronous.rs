@@ -17,7 +17,6 @@ use super::reserves;
 use crate::broker::shared::message::Reply;
 use crate::nginx::conf::{EvaluationError, LocationConf, RuleSet};
 use crate::nginx::request::Request;
-use crate::nginx::sync;
 use crate::store::contract::decision::Few;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
@@ -88,8 +87,10 @@ fn suspend<'r>(
     let suspended = suspensions::add(request, suspension, time_out).ok_or(EvaluationError)?;
     slot.set(Some(suspended));
     let mut suspension = suspended.suspension.borrow_mut();
-    suspension.ask(suspended.id);
+    suspended.wait.begin(suspension.timeout);
+    suspension.ask(&suspended.wait);
     if !suspension.is_waiting() {
+        suspended.wait.end();
         suspensions::remove(suspended.id);
         let context = suspension.finish(request);
         drop(suspension);
@@ -98,31 +99,33 @@ fn suspend<'r>(
     if let Some(checks) = suspension.reserving() {
         reserves::ask_along(checks);
     }
-    suspended.deadline.set(suspension.begin());
     suspension.wait(request)
 }
 
-/// Resumes the requests to which stores have replied, with or without a decision.
-pub(crate) fn go_on(replies: Vec<Reply>) {
+/// Has requests go on that a store has decided about, or failed to.
+pub(crate) fn take_replies(replies: Vec<Reply>) {
     for (id, answer) in replies {
         // A request that has ended, or was decided on without the store, is not there any more.
-        let goes_on = suspensions::with(id, |suspension| {
-            let was_waiting = suspension.is_waiting();
-            suspension.take(id, answer);
-            was_waiting && !suspension.is_waiting()
-        });
-        if goes_on == Some(true) {
-            suspensions::unset_deadline(id);
-            wake(id);
-        }
+        suspensions::with(id, |suspension, wait| suspension.take(answer, wait));
+        wake_if_decided(id);
     }
 }
 
-/// Resumes all requests that wait for a decision which has been made.
-fn wake(id: u64) {
-    // Resuming the last one can end the main request, and with it all others.
-    while let Some(waiting) = suspensions::with(id, |it| it.next_waiting()).flatten() {
-        // SAFETY: the event loop calls this function, which holds no reference to a request.
+/// Has the requests go on that waited for the decision on request `id`, if that is made.
+fn wake_if_decided(id: u64) {
+    let decided = suspensions::with(id, |suspension, wait| {
+        if suspension.is_waiting() {
+            return None;
+        }
+        // The wait ends once: another answer may come while requests go on.
+        wait.end().map(|waited| suspension.count_wait(waited))
+    });
+    if decided.flatten().is_none() {
+        return;
+    }
+    // The last one may end the main request, and all others with it.
+    while let Some(waiting) = suspensions::with(id, |it, _| it.next_waiting()).flatten() {
+        // SAFETY: the event loop calls this; nothing here refers to a request any more.
         unsafe { waiting.resume() };
     }
     suspensions::remove(id);
@@ -130,19 +133,15 @@ fn wake(id: u64) {
 
 /// Decides on a request without its store, which has not answered in time.
 fn time_out(id: u64) {
-    let failed = suspensions::with(id, |suspension| {
-        if let Some(decider) = suspension.decider() {
-            sync::record_timeout(decider, suspension.overdue());
-        }
+    suspensions::with(id, |suspension, wait| {
+        wait.record_timeout();
         suspension.fail();
     });
-    if failed.is_some() {
-        wake(id);
-    }
+    wake_if_decided(id);
 }
 
 /// Decides on all suspended requests without their stores, which will not answer any more.
 pub(crate) fn fail_all() {
     let ids = suspensions::ids();
-    go_on(ids.into_iter().map(|id| (id, None)).collect());
+    take_replies(ids.into_iter().map(|id| (id, None)).collect());
 }

@@ -2,7 +2,6 @@
 
 use core::cell::Cell;
 use core::time::Duration;
-use std::time::Instant;
 
 use nginx_sys::{NGX_DONE, NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_int_t};
 
@@ -12,14 +11,12 @@ use crate::broker::shared::message::Reply;
 use crate::engine::Report;
 use crate::engine::api::{self, AfterStore, ApiError, StoreCall};
 use crate::nginx::conf::Synchronous;
-use crate::nginx::event_loop::{EventTimer, monotonic_millis};
 use crate::nginx::http::held;
 use crate::nginx::http::held::Held;
 use crate::nginx::http::held::waiting::{OwnedWait, RequestWait, WaitingRequests};
 use crate::nginx::http::respond;
 use crate::nginx::request::Request;
-use crate::nginx::sync;
-use crate::nginx::sync::SyncWaiter;
+use crate::nginx::sync::{self, StoreWait, SyncWaiter};
 use crate::nginx::time::NgxClock;
 use crate::store::contract::decision::Answer;
 
@@ -30,9 +27,8 @@ static AWAITED: WaitingRequests<Awaited<'static>> = WaitingRequests::of(Asker::A
 
 /// The wait of an API request.
 struct Awaited<'r> {
-    /// Timer after which the request is answered without the store. nginx does not exit before it
-    /// fires.
-    deadline: EventTimer<'r>,
+    /// The wait for the store or the sync. At its deadline, the request is answered without it.
+    wait: StoreWait<'r>,
     request: Cell<Option<Held>>,
     stage: Cell<Stage>,
 }
@@ -55,9 +51,7 @@ enum Stage {
 struct AskedStore {
     call: Box<StoreCall<'static, 'static>>,
     synchronous: Synchronous,
-    decider: usize,
-    since: Instant,
-    /// Namespace to sync if the call requires that, and the longest time of the sync.
+    /// Namespace that is synced if the call leads to that, and the longest time of the sync.
     sync: (&'static str, Duration),
 }
 
@@ -93,13 +87,12 @@ pub(super) fn answer_asked(
         return status;
     }
     let question = call.question(synchronous.store);
-    let decider = question.map(|(decider, _)| decider);
-    let Some(decider) = decider.filter(|it| sync::check_circuit(*it)) else {
+    if !question.is_some_and(|(decider, _)| sync::check_circuit(decider)) {
         return send(request, without_store(&call, synchronous));
-    };
+    }
     let begins_with_sync = call.begins_with_sync();
     let (namespace, sync_timeout) = sync;
-    let asked = Box::new(AskedStore { call, synchronous, decider, since: Instant::now(), sync });
+    let asked = Box::new(AskedStore { call, synchronous, sync });
     let Some(awaited) = wait(request, Stage::Answered) else {
         return SERVER_ERROR;
     };
@@ -107,7 +100,7 @@ pub(super) fn answer_asked(
         awaited.stage.set(Stage::SyncsFirst(asked));
         begin_sync(awaited.id, awaited, namespace, sync_timeout)
     } else {
-        ask(awaited.id, awaited, asked)
+        ask(awaited, asked)
     };
     if is_begun {
         return stay(request);
@@ -120,30 +113,20 @@ pub(super) fn answer_asked(
     })
 }
 
-/// Asks the store for request `id`. Returns whether the store was asked.
-fn ask(id: u64, awaited: &Awaited<'_>, mut asked: Box<AskedStore>) -> bool {
-    asked.since = Instant::now();
-    let millis = millis(asked.synchronous.timeout);
-    let deadline = monotonic_millis().saturating_add(millis);
-    let question = asked.call.question(asked.synchronous.store);
-    if let Some((decider, _)) = &question {
-        asked.decider = *decider;
-    }
+/// Asks the store for a request. Returns whether it is asked.
+fn ask(awaited: &Awaited<'_>, asked: Box<AskedStore>) -> bool {
+    let Synchronous { store, timeout, .. } = asked.synchronous;
+    let question = asked.call.question(store);
     awaited.stage.set(Stage::Asked(asked));
-    let is_asked = question.is_some_and(|(decider, question)| {
-        sync::check_circuit(decider) && sync::ask(decider, Some(id), deadline, &question)
-    });
-    if is_asked {
-        awaited.deadline.set(millis);
-    }
-    is_asked
+    awaited.wait.begin(timeout);
+    question.is_some_and(|(decider, question)| awaited.wait.ask(decider, &question))
 }
 
 /// Registers the wait of a request under a new number. `None` without memory.
 fn wait<'r>(request: &Request<'r>, stage: Stage) -> Option<&'r OwnedWait<'r, Awaited<'static>>> {
     AWAITED.add(request, |id| Awaited {
-        deadline: EventTimer::new(request.log(), time_out, id),
-        // SAFETY: the request owns the wait.
+        wait: StoreWait::new(request.log(), time_out, id),
+        // SAFETY: the request owns this.
         request: Cell::new(Some(unsafe { Held::new(request) })),
         stage: Cell::new(stage),
     })
@@ -161,6 +144,7 @@ fn cancel(
     answer: impl FnOnce(Stage) -> ngx_int_t,
 ) -> ngx_int_t {
     AWAITED.remove(awaited.id);
+    awaited.wait.end();
     answer(awaited.stage.take())
 }
 
@@ -168,11 +152,8 @@ fn cancel(
 /// syncs.
 fn begin_sync(id: u64, awaited: &Awaited<'_>, namespace: &str, timeout: Duration) -> bool {
     let waiter = SyncWaiter { done, id };
-    let is_begun = sync::sync_for(namespace, waiter);
-    if is_begun {
-        awaited.deadline.set(millis(timeout));
-    }
-    is_begun
+    awaited.wait.begin(timeout);
+    sync::sync_for(namespace, waiter)
 }
 
 /// Takes the stores' replies about calls.
@@ -197,21 +178,7 @@ pub(crate) fn fail_all() {
 
 /// Answers request `id` without the store, which has not answered in time.
 fn time_out(id: u64) {
-    let decider = AWAITED.with(id, |awaited| {
-        let stage = awaited.stage.take();
-        let decider = match &stage {
-            Stage::Asked(asked) => {
-                let overdue = asked.since.elapsed();
-                Some((asked.decider, overdue.saturating_sub(asked.synchronous.timeout)))
-            }
-            Stage::Answered | Stage::SyncsFirst(_) | Stage::Syncs(_) => None,
-        };
-        awaited.stage.set(stage);
-        decider
-    });
-    if let Some((decider, overdue)) = decider.flatten() {
-        sync::record_timeout(decider, overdue);
-    }
+    AWAITED.with(id, |awaited| awaited.wait.record_timeout());
     fail(id);
 }
 
@@ -234,7 +201,7 @@ fn done(id: u64, report: Option<Report>) {
     });
     match stage {
         Some(Stage::SyncsFirst(asked)) if report.is_some() => {
-            let is_asked = AWAITED.with(id, |awaited| ask(id, awaited, asked));
+            let is_asked = AWAITED.with(id, |awaited| ask(awaited, asked));
             if is_asked == Some(false) {
                 fail(id);
             }
@@ -252,7 +219,9 @@ fn end_without_store(id: u64, asked: &AskedStore) {
 
 /// Continues request `id` with the store's answer, or without one.
 fn decide(id: u64, mut asked: Box<AskedStore>, answer: Option<Answer>) {
-    asked.call.count_wait(asked.since.elapsed());
+    if let Some(waited) = AWAITED.with(id, |awaited| awaited.wait.end()).flatten() {
+        asked.call.count_wait(waited);
+    }
     let store = asked.synchronous.store;
     let Some(answer) = answer else {
         return end_without_store(id, &asked);
@@ -260,7 +229,7 @@ fn decide(id: u64, mut asked: Box<AskedStore>, answer: Option<Answer>) {
     match asked.call.answered(store, &answer, &NgxClock) {
         Ok(AfterStore::Body(body)) => end(id, |request| send(request, Ok(body))),
         Ok(AfterStore::Ask) => {
-            if AWAITED.with(id, |awaited| ask(id, awaited, asked)) == Some(false) {
+            if AWAITED.with(id, |awaited| ask(awaited, asked)) == Some(false) {
                 fail(id);
             }
         }
@@ -305,7 +274,7 @@ fn take<T>(id: u64, of: impl FnOnce(Stage) -> Result<T, Stage>) -> Option<T> {
 /// Answers request `id`, if it waits.
 fn end(id: u64, answer: impl FnOnce(&Request<'_>) -> ngx_int_t) {
     let held = AWAITED.with(id, |awaited| {
-        awaited.deadline.unset();
+        awaited.wait.end();
         awaited.request.take()
     });
     AWAITED.remove(id);
@@ -328,11 +297,7 @@ fn send(request: &Request<'_>, answer: Result<String, ApiError>) -> ngx_int_t {
     }
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Returns the answer to a call without the store.
+/// Returns the answer without the store.
 fn without_store(
     call: &StoreCall<'static, 'static>,
     synchronous: Synchronous,

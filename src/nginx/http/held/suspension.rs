@@ -4,7 +4,6 @@
 use core::cell::{Cell, RefCell};
 use core::ptr;
 use core::time::Duration;
-use std::time::Instant;
 
 use nginx_sys::{NGX_AGAIN, ngx_int_t};
 use ngx::http::HttpModuleMainConf as _;
@@ -15,13 +14,13 @@ use crate::engine::{
     unsent_charges,
 };
 use crate::nginx::conf::{Active, EvaluationError, LocationConf, RuleSet, Settings};
-use crate::nginx::event_loop::{OfEventLoop, monotonic, monotonic_millis};
+use crate::nginx::event_loop::{OfEventLoop, monotonic};
 use crate::nginx::http::context::{Context, ContextSlot, Renamed, Response, Room};
 use crate::nginx::log;
 use crate::nginx::module::Module;
 use crate::nginx::random::random_up_to;
 use crate::nginx::request::Request;
-use crate::nginx::sync;
+use crate::nginx::sync::{self, StoreWait};
 use crate::nginx::time::NgxClock;
 use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
@@ -50,11 +49,9 @@ pub(crate) struct Suspension<'r> {
     checks: Few<LimitCheck<'r, 'static>>,
     renamed: Option<&'r Renamed<'r>>,
     decision: PendingDecision,
-    /// The deadline of the answer, by nginx's monotonic clock in milliseconds.
-    deadline: u64,
+    /// The longest wait for the stores' answers.
+    pub(crate) timeout: Duration,
     on_error: OnError,
-    /// The time at which the wait began.
-    waits_since: Option<Instant>,
     /// The request that asks, and others of the same main request that reached rules meanwhile.
     waiting: WaitingParts,
 }
@@ -77,26 +74,14 @@ impl<'r> Suspension<'r> {
             decision: PendingDecision::new(&checks, conf.settings.count_rejected),
             checks,
             renamed,
-            deadline: monotonic_millis().saturating_add(millis(limits.timeout)),
+            timeout: limits.timeout,
             on_error: limits.on_error,
-            waits_since: None,
             waiting: WaitingParts::default(),
         }
     }
 
-    /// Returns the time since the deadline.
-    pub(crate) fn overdue(&self) -> Duration {
-        Duration::from_millis(monotonic_millis().saturating_sub(self.deadline))
-    }
-
-    /// Starts the wait. Returns the milliseconds until the deadline.
-    pub(crate) fn begin(&mut self) -> u64 {
-        self.waits_since = Some(Instant::now());
-        self.deadline.saturating_sub(monotonic_millis())
-    }
-
-    /// Returns the checks, if some of their hits are to be reserved ahead. `None` for a request
-    /// that costs nothing: it would reserve hits that nobody spends.
+    /// Returns the checks about which stores are asked, if hits of some of them are to be charged
+    /// ahead. A request that only asks has none: it would have hits charged that nobody spends.
     pub(crate) fn reserving(&self) -> Option<&[LimitCheck<'r, 'static>]> {
         let active = self.rules.active();
         let costs = || self.checks.iter().any(|check| check.cost > Hits::ZERO);
@@ -133,17 +118,18 @@ impl<'r> Suspension<'r> {
         self.is_waiting()
     }
 
-    /// Asks the store the present question for request `id`. Without a store to ask, the request is decided.
-    pub(crate) fn ask(&mut self, id: u64) {
+    /// Asks a store the present question. Where it is known not to answer, the request is decided.
+    pub(crate) fn ask(&mut self, wait: &StoreWait<'_>) {
         if let Some(StoreQuestion { decider, question, .. }) = self.decision.question()
-            && !sync::ask(*decider, Some(id), self.deadline, question)
+            && !wait.ask(*decider, question)
         {
             self.fail();
         }
     }
 
-    /// Takes the answer to the present question of request `id`, and asks the next one, if there is any.
-    pub(crate) fn take(&mut self, id: u64, reply: Option<Answer>) {
+    /// Takes the answer to the present question, and asks the next one, if there is any. Without an answer, the request
+    /// is decided.
+    pub(crate) fn take(&mut self, reply: Option<Answer>, wait: &StoreWait<'_>) {
         let Some(answer) = reply else {
             return self.fail();
         };
@@ -152,31 +138,18 @@ impl<'r> Suspension<'r> {
             let refusals = refusals.get_or_insert_default();
             refusals.remember(&self.checks, self.decision.answered(), monotonic());
         }
-        match self.decider() {
-            Some(next) if !sync::check_circuit(next) => self.fail(),
-            Some(_) => self.ask(id),
-            None => {}
-        }
-    }
-
-    /// Returns the number of the decider that is asked now.
-    pub(crate) fn decider(&self) -> Option<usize> {
-        self.decision.question().map(|asked| asked.decider)
+        self.ask(wait);
     }
 
     /// Decides without the store that is asked now.
     pub(crate) fn fail(&mut self) {
-        if let Some(decider) = self.decider() {
+        if let Some(decider) = self.decision.question().map(|asked| asked.decider) {
             self.decision.fail(decider);
         }
     }
 
-    /// Records the time that the request waited, in each namespace whose store decides.
-    fn count_wait(&mut self) {
-        let Some(begin) = self.waits_since.take() else {
-            return;
-        };
-        let time = begin.elapsed();
+    /// Counts how long the request waited, in each namespace about which a store was asked.
+    pub(crate) fn count_wait(&self, time: Duration) {
         let asked = self.checks.iter().filter(|check| check.store.is_some());
         for_each_namespace(asked, |bound| bound.count_wait(time));
     }
@@ -185,7 +158,6 @@ impl<'r> Suspension<'r> {
     /// request was decided on before.
     pub(crate) fn finish(&mut self, request: &Request<'r>) -> Option<&'r Context<'r>> {
         let evaluation = Evaluation::new(self.room.take()?, self.settings.count_rejected);
-        self.count_wait();
         let (outcome, room, response) = match self.decision.has_failed() {
             true => self.fall_back(evaluation, request),
             false => self.conclude(evaluation),
@@ -308,8 +280,4 @@ fn limits_of(active: &Active) -> Limits {
         timeout: synchronous.clone().map(|it| it.timeout).min().unwrap_or_default(),
         on_error: synchronous.map(|it| it.on_error).max_by_key(strictness).unwrap_or_default(),
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

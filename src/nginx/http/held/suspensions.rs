@@ -11,19 +11,19 @@ use super::suspension::Suspension;
 use super::waiting::{OwnedWait, RequestWait, WaitingRequests};
 use crate::broker::Asker;
 use crate::nginx::conf::Conf;
-use crate::nginx::event_loop::EventTimer;
 use crate::nginx::module::Module;
 use crate::nginx::request::Request;
 use crate::nginx::slot;
 use crate::nginx::slot::RequestSlot;
+use crate::nginx::sync::StoreWait;
 
 /// The suspended requests of this worker.
 static SUSPENDED: WaitingRequests<Suspended<'static>> = WaitingRequests::of(Asker::Request);
 
 /// A suspended main request.
 pub(crate) struct Suspended<'r> {
-    /// Timer after which the request is decided on without the store.
-    pub(crate) deadline: EventTimer<'r>,
+    /// The wait for the stores' answers. At its deadline, the request is decided without them.
+    pub(crate) wait: StoreWait<'r>,
     pub(crate) suspension: RefCell<Suspension<'r>>,
 }
 
@@ -55,20 +55,17 @@ pub(crate) fn add<'r>(
     time_out: fn(u64),
 ) -> Option<&'r OwnedSuspended<'r>> {
     SUSPENDED.add(request, |id| Suspended {
-        deadline: EventTimer::new(request.log(), time_out, id),
+        wait: StoreWait::new(request.log(), time_out, id),
         suspension: RefCell::new(suspension),
     })
 }
 
-/// Calls `callback` with the suspension of request `id`, if it waits. `callback` must not resume
-/// any request.
-pub(crate) fn with<T>(id: u64, callback: impl FnOnce(&mut Suspension<'_>) -> T) -> Option<T> {
-    SUSPENDED.with(id, |suspended| callback(&mut suspended.suspension.borrow_mut()))
-}
-
-/// Unsets the deadline of request `id`.
-pub(crate) fn unset_deadline(id: u64) {
-    SUSPENDED.with(id, |suspended| suspended.deadline.unset());
+/// Calls `callback` with the suspension of request `id` and its wait, if it is suspended. `callback` resumes no request.
+pub(crate) fn with<T>(
+    id: u64,
+    callback: impl for<'r> FnOnce(&mut Suspension<'r>, &StoreWait<'r>) -> T,
+) -> Option<T> {
+    SUSPENDED.with(id, |it| callback(&mut it.suspension.borrow_mut(), &it.wait))
 }
 
 /// Removes request `id` from the waiting requests.
