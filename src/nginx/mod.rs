@@ -3,11 +3,11 @@
 //! - [`lifecycle`]: the callbacks at the stages of the module's life; [`module`]: its identity
 //! - [`conf`]: directives and the configuration
 //! - [`zone`]: shared memory
-//! - [`sync`]: synced namespaces, by a timer and a thread
-//! - `http`: requests; [`capi`]: the library's functions for other modules, and for Lua; [`replies`]: the replies of
-//!   stores to both
-//! - [`request`], [`cycle`], [`conf::Conf`]: where raw pointers stop; [`memory`], [`slot`]: what a
-//!   request keeps
+//! - [`sync`]: synced namespaces, with a timer and a thread
+//! - `http`: requests; [`capi`]: the library's functions for other modules, and for Lua; [`replies`]:
+//!   the stores' replies to both
+//! - [`request`], [`cycle`], [`conf::Conf`]: wrappers of raw pointers; [`memory`], [`slot`]: data
+//!   that a request stores
 //! - [`event_loop`]: nginx's event loop
 //! - [`time`], [`random`], [`log`], [`guard`], [`hold`]: nginx's clock, random numbers, the log,
 //!   panics, and the time that callbacks take

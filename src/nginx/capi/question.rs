@@ -48,7 +48,7 @@ struct AskedTicket {
     commit: bool,
     weight: Weight,
     ready: Ready,
-    /// The wait for the answer. At its deadline, it is decided without the store.
+    /// The wait for the answer. At its deadline, the question is decided without the store.
     wait: StoreWait<'static>,
 }
 
@@ -173,7 +173,7 @@ fn ask(
         return Ok(tell(&without_store(limiter, synchronous, asked)?, result));
     };
     let id = next_id()?;
-    // SAFETY: questions are answered, or failed, before the cycle ends that they were asked in.
+    // SAFETY: the questions of a cycle are answered or failed before it ends.
     let log = Cycle::with_current(|cycle| unsafe { Log::new(cycle.log().as_ptr()) });
     let store_wait = StoreWait::new(log, time_out, id);
     store_wait.begin(synchronous.timeout);

@@ -102,30 +102,31 @@ fn suspend<'r>(
     suspension.wait(request)
 }
 
-/// Has requests go on that a store has decided about, or failed to.
+/// Passes stores' replies to the suspended requests, and resumes those that are decided on.
 pub(crate) fn take_replies(replies: Vec<Reply>) {
     for (id, answer) in replies {
-        // A request that has ended, or was decided on without the store, is not there any more.
+        // A request that has ended, or was decided on without the store, is not registered any
+        // more.
         suspensions::with(id, |suspension, wait| suspension.take(answer, wait));
         wake_if_decided(id);
     }
 }
 
-/// Has the requests go on that waited for the decision on request `id`, if that is made.
+/// Resumes all requests that wait for the decision on request `id`, if it is made.
 fn wake_if_decided(id: u64) {
     let decided = suspensions::with(id, |suspension, wait| {
         if suspension.is_waiting() {
             return None;
         }
-        // The wait ends once: another answer may come while requests go on.
+        // The wait ends once: another reply may come while requests are resumed.
         wait.end().map(|waited| suspension.count_wait(waited))
     });
     if decided.flatten().is_none() {
         return;
     }
-    // The last one may end the main request, and all others with it.
+    // Resuming the last one can end the main request, and with it all others.
     while let Some(waiting) = suspensions::with(id, |it, _| it.next_waiting()).flatten() {
-        // SAFETY: the event loop calls this; nothing here refers to a request any more.
+        // SAFETY: the event loop calls this function, which holds no reference to a request.
         unsafe { waiting.resume() };
     }
     suspensions::remove(id);

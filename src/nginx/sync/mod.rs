@@ -7,10 +7,10 @@
 //! for each cycle, which worker syncs; a lock decides which worker asks stores about the requests
 //! of all workers.
 //!
-//! - [`job`]: when a namespace is synced
-//! - [`thread`]: the thread, and the [`command`]s that it gets; [`channel`]: what it hears of others' pushes;
-//!   [`early`]: how it hears of what is to be pushed before its time; [`last_push`]: what a worker pushes that ends;
-//!   [`wake`]: how it wakes the loop; [`waiter`]: what waits for a cycle
+//! - [`job`]: the schedule of a namespace's sync
+//! - [`thread`]: the thread, and the [`command`]s to it; [`channel`]: its subscriptions to other
+//!   nodes' pushes; [`early`]: early pushes and polls; [`last_push`]: the push before a worker
+//!   ends; [`wake`]: how the thread wakes the event loop; [`waiter`]: waiters for a cycle
 //! - [`store_wait`]: the wait for a store's answer
 //!
 //! The exchange with deciders is in [`crate::broker`].
@@ -332,8 +332,8 @@ pub(super) fn log() -> Option<Log<'static>> {
     Some(WORKER.0.borrow().as_ref()?.log)
 }
 
-/// Notes that a decider did not answer in time, which this worker finds so long `after` the deadline. One that is that late
-/// was stopped itself, and knows nothing of the store.
+/// Records that a decider has missed a deadline, which this worker notices `after` the deadline. If
+/// that is very late, the worker itself was stopped, and the timeout says nothing about the store.
 fn record_timeout(decider: usize, after: Duration) {
     if after > STOPPED {
         return;

@@ -22,7 +22,7 @@ static SUSPENDED: WaitingRequests<Suspended<'static>> = WaitingRequests::of(Aske
 
 /// A suspended main request.
 pub(crate) struct Suspended<'r> {
-    /// The wait for the stores' answers. At its deadline, the request is decided without them.
+    /// The wait for the stores' answers. At its deadline, the request is decided on without them.
     pub(crate) wait: StoreWait<'r>,
     pub(crate) suspension: RefCell<Suspension<'r>>,
 }
@@ -60,7 +60,8 @@ pub(crate) fn add<'r>(
     })
 }
 
-/// Calls `callback` with the suspension of request `id` and its wait, if it is suspended. `callback` resumes no request.
+/// Calls `callback` with the suspension of request `id` and its wait, if it waits. `callback` must
+/// not resume any request.
 pub(crate) fn with<T>(
     id: u64,
     callback: impl for<'r> FnOnce(&mut Suspension<'r>, &StoreWait<'r>) -> T,
