@@ -51,7 +51,7 @@ enum Stage {
 struct AskedStore {
     call: Box<StoreCall<'static, 'static>>,
     synchronous: Synchronous,
-    /// Namespace that is synced if the call leads to that, and the longest time of the sync.
+    /// Namespace to sync if the call requires that, and the longest time of the sync.
     sync: (&'static str, Duration),
 }
 
@@ -113,7 +113,7 @@ pub(super) fn answer_asked(
     })
 }
 
-/// Asks the store for a request. Returns whether it is asked.
+/// Asks the store for a request. Returns whether the store was asked.
 fn ask(awaited: &Awaited<'_>, asked: Box<AskedStore>) -> bool {
     let Synchronous { store, timeout, .. } = asked.synchronous;
     let question = asked.call.question(store);
@@ -126,7 +126,7 @@ fn ask(awaited: &Awaited<'_>, asked: Box<AskedStore>) -> bool {
 fn wait<'r>(request: &Request<'r>, stage: Stage) -> Option<&'r OwnedWait<'r, Awaited<'static>>> {
     AWAITED.add(request, |id| Awaited {
         wait: StoreWait::new(request.log(), time_out, id),
-        // SAFETY: the request owns this.
+        // SAFETY: the request owns the wait.
         request: Cell::new(Some(unsafe { Held::new(request) })),
         stage: Cell::new(stage),
     })
@@ -297,7 +297,7 @@ fn send(request: &Request<'_>, answer: Result<String, ApiError>) -> ngx_int_t {
     }
 }
 
-/// Returns the answer without the store.
+/// Returns the answer to a call without the store.
 fn without_store(
     call: &StoreCall<'static, 'static>,
     synchronous: Synchronous,
