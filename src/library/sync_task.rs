@@ -91,9 +91,9 @@ impl StoreTask {
             }
         }
         let limits = LastPush { began: Machine.uptime(), patience: PATIENCE, longest: LONGEST };
-        let last = sync_until_done(&syncer, &mut store, lease_lifetime);
+        let pause = async || sleep(LOOK_AGAIN).await;
         // Hits of a failed last push are lost, as those of a process that ends.
-        let _ = limits.run(&syncer, &Machine, async || sleep(LOOK_AGAIN).await, last).await;
+        let _ = limits.run(&syncer, &mut store, &Machine, pause).await;
     }
 }
 

@@ -6,7 +6,9 @@ use core::time::Duration;
 use futures_util::future::{Either, select};
 
 use super::shard_sync::Env;
+use super::sync_outcome::{Report, SyncError};
 use super::syncer::Syncer;
+use crate::store::contract::strategy::Strategy;
 
 /// The limits of a process's last push.
 #[derive(Clone, Copy, Debug)]
@@ -20,15 +22,33 @@ pub struct LastPush {
 }
 
 impl LastPush {
-    /// Runs `push` within the limits. Checks after each `pause` whether the store has acknowledged
-    /// a batch. Returns the result of `push`; `None` if a limit ended it.
-    pub async fn run<T>(
+    /// Pushes what is left of a namespace, with a `pause` between attempts. Returns the result of the last cycle; `None`
+    /// if the limits ended the push.
+    ///
+    /// A failed cycle is repeated, since its connection may have been stale. So is one that another worker had a part in: if
+    /// that is about to end, too, it may miss the last hits of this one. Half of the patience is for a worker that
+    /// holds a shard's lease and does nothing: it was killed or stopped, and its shard is taken over. The other half is for
+    /// the exchange.
+    pub async fn run(
         self,
         syncer: &Syncer<'_, '_>,
+        store: &mut impl Strategy,
         surroundings: &impl Env,
         pause: impl AsyncFn(),
-        push: impl Future<Output = T>,
-    ) -> Option<T> {
+    ) -> Option<Result<Option<Report>, SyncError>> {
+        let push = async {
+            let mut holders = syncer.holders(surroundings);
+            loop {
+                match syncer.sync(store, surroundings).await {
+                    Ok(report) if Report::is_whole(report) => break Ok(report),
+                    // Workers of a newer configuration push the rest.
+                    result if syncer.is_superseded() => break result,
+                    Ok(_) | Err(_) => {}
+                }
+                syncer.take_over_from(&mut holders, self.patience.mul_f32(0.5), surroundings);
+                pause().await;
+            }
+        };
         let watch = async {
             let (mut acknowledged, mut since) = (syncer.acknowledged(), self.began);
             loop {

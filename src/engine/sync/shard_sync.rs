@@ -193,12 +193,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         self.namespace.table().near_places(self.part(&has_key))
     }
 
-    /// Ends another worker's lease, so that this worker can take it.
-    pub(super) fn take_over(&self, surroundings: &impl Env) {
-        self.state.end_lease(surroundings.monotonic());
-    }
-
-    /// Runs `exchange`, and records its duration.
+    /// Counts how long an exchange with the store takes.
     pub(super) async fn timed<T>(
         &self,
         exchange: impl Future<Output = T>,

@@ -30,6 +30,15 @@ pub struct Syncer<'n, 'm> {
     shares_alone: bool,
 }
 
+/// The holder of a shard's lease, as it was last seen.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Holder {
+    /// A number that changes whenever the lease is taken, kept or given back.
+    sign: u64,
+    /// The uptime since which it has not changed.
+    since: Duration,
+}
+
 impl<'n, 'm> Syncer<'n, 'm> {
     /// Creates the sync of `namespace`, in windows of `sizes`. A lease lasts for `lifetime`. `None`
     /// if the namespace is local.
@@ -94,28 +103,38 @@ impl<'n, 'm> Syncer<'n, 'm> {
         }
     }
 
-    /// Ends the leases, so that the worker that holds them does not block this one any longer. If
-    /// it is alive, it detects that before it changes anything.
-    pub fn take_over(&self, surroundings: &impl Env) {
-        for shard in &self.shards {
-            shard.take_over(surroundings);
+    /// Returns the holders of the shards' leases, to find out later which of them do nothing.
+    pub(in crate::engine) fn holders(&self, surroundings: &impl Env) -> Vec<Holder> {
+        let now = surroundings.uptime();
+        let signs = self.shards.iter().map(|shard| shard.state().holder_sign());
+        signs.map(|sign| Holder { sign, since: now }).collect()
+    }
+
+    /// Takes the leases over whose holders have done nothing for `patience`. A holder that lives notices that before it
+    /// changes anything.
+    pub(in crate::engine) fn take_over_from(
+        &self,
+        holders: &mut [Holder],
+        patience: Duration,
+        surroundings: &impl Env,
+    ) {
+        let now = surroundings.uptime();
+        for (shard, holder) in self.shards.iter().zip(holders) {
+            let sign = shard.state().holder_sign();
+            if sign == holder.sign && now.saturating_sub(holder.since) < patience {
+                continue;
+            }
+            if sign == holder.sign {
+                shard.state().end_lease(surroundings.monotonic());
+            }
+            *holder = Holder { sign, since: now };
         }
     }
 
     /// Returns a number that changes with each acknowledged batch of any worker.
     #[cfg(not(loom))]
     pub(super) fn acknowledged(&self) -> u64 {
-        self.sum(|state| state.acknowledged())
-    }
-
-    /// Returns a number that changes while workers that sync are alive: with each exchange, and
-    /// when others take over.
-    pub fn holder_sign(&self) -> u64 {
-        self.sum(|state| state.holder_sign())
-    }
-
-    fn sum(&self, of: impl Fn(&SyncState<'m>) -> u64) -> u64 {
-        let numbers = self.shards.iter().map(|shard| of(&shard.state()));
+        let numbers = self.shards.iter().map(|shard| shard.state().acknowledged());
         numbers.fold(0, u64::wrapping_add)
     }
 

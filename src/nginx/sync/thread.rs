@@ -14,12 +14,12 @@ use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 
 use super::channel::ChannelTask;
 use super::command::Command;
 use super::early::{EarlySyncs, EarlyTimer, LookTimer, listen};
-use super::last_push::{LastPushes, push_rest};
+use super::last_push::LastPushes;
 use crate::broker::{Broker, EventFd, EventLoopQueue, KnownBefore, Observer, StoreEvent};
 use crate::engine::{EarlyPush, Env as _, LastPush, Machine, Report, SyncError, Syncer};
 use crate::nginx::conf::SyncedNamespace;
@@ -33,6 +33,9 @@ const MAX_IDLE: u32 = 20;
 
 /// Interval in which a worker checks whether another one has ended its cycle.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Pause between the cycles of a last push, and between checks whether the store makes progress.
+const PAUSE_OF_LAST_PUSH: Duration = Duration::from_millis(10);
 
 /// Time to wait for the thread after its last pushes should have ended.
 const MARGIN: Duration = Duration::from_millis(100);
@@ -490,7 +493,9 @@ async fn serve<S: Strategy>(
             Some(Command::Finish(limits)) => {
                 // Workers of a newer configuration sync in place of this one.
                 syncer = syncer.living_for(Duration::ZERO);
-                let pushed = push_rest(&syncer, &mut store, limits, &last_pushes);
+                let _running = last_pushes.begin();
+                let pause = async || sleep(PAUSE_OF_LAST_PUSH).await;
+                let pushed = limits.run(&syncer, &mut store, &Machine, pause);
                 if let Some(result) = pushed.await {
                     note(result, &store);
                 }

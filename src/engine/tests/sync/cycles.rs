@@ -199,7 +199,8 @@ fn a_worker_that_ends_need_not_wait_for_one_that_was_killed() {
 
     let sizes = [size()];
     let syncer = Syncer::new(node.namespace, &sizes, Duration::from_millis(LIFETIME)).unwrap();
-    syncer.take_over(node.time);
+    let mut holders = syncer.holders(node.time);
+    syncer.take_over_from(&mut holders, Duration::ZERO, node.time);
     assert!(matches!(node.sync(), Ok(Some(_))));
     assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 7000);
 

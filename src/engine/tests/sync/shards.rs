@@ -7,7 +7,7 @@ use super::log::Store;
 use super::memory::{Fault, Kept as _, go_on};
 use super::node::{cluster_with, poll};
 use super::{LIFETIME, SIZE, T, hits, size};
-use crate::engine::{SyncError, Syncer};
+use crate::engine::{Env as _, LastPush, SyncError, Syncer};
 use crate::policy::hits::Hits;
 use crate::store::contract::strategy::Shard;
 
@@ -140,4 +140,36 @@ fn two_workers_that_begin_at_once_each_tell_what_they_did() {
     let report = node.sync().unwrap().unwrap();
     assert!(!report.is_part);
     assert!(store.iter().all(|it| it.borrow().counts.len() == 1));
+}
+
+/// Cycles of the shards that it finds free, its own and those of another worker that ends, say nothing of the holder of
+/// the others.
+#[test]
+fn a_last_push_takes_over_the_shards_of_a_worker_that_was_killed() {
+    let (store, nodes) = cluster_with::<Store>(8, 1);
+    let node = &nodes[0];
+    node.sync().unwrap();
+    node.faults(&[Fault::None, Fault::StoppedBefore, Fault::StoppedBefore]);
+    let mut killed = node.start_sync();
+    (0..8).for_each(|shard| node.hit(&key_of_one(shard, 8), hits(1)));
+    assert!(poll(&mut killed).is_pending());
+    drop(killed);
+
+    let lifetime = Duration::from_millis(LIFETIME);
+    let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
+    let patience = Duration::from_millis(LIFETIME * 2 / 3);
+    let limits = LastPush { began: node.time.uptime(), patience, longest: 2 * patience };
+    let pause = async || {
+        node.time.monotonic.set(node.time.monotonic.get() + 10);
+        tokio::task::yield_now().await;
+    };
+    let mut strategy = node.strategy.clone();
+    let pushed = core::pin::pin!(limits.run(&syncer, &mut strategy, node.time, pause));
+    let Poll::Ready(Some(Ok(Some(report)))) = go_on(pushed) else {
+        panic!("it is pushed within the limits");
+    };
+    assert!(!report.is_part);
+    for (shard, kept) in store.iter().enumerate() {
+        assert_eq!(kept.borrow().counts.values().sum::<i64>(), 1000, "{shard}");
+    }
 }
