@@ -2,9 +2,10 @@
 //!
 //! - [`evaluation`]: charges limit after limit, and refunds; start here
 //! - [`bound_limit`], [`charge`]: a limit with its counters, and the result of one charge
-//! - [`pending`]: a request whose datastore decides, question after question; [`synchronous`]: the questions, and the
-//!   conclusion from the answers; [`rejection_cache`]: counters that were full a moment ago
-//! - [`spending`], [`reserve_book`]: a request that is decided by what the node has in reserve
+//! - [`pending`]: requests that datastores decide, one question after another; [`synchronous`]: the
+//!   questions, and the conclusion from the answers; [`rejection_cache`]: counters that were over a
+//!   limit a moment ago
+//! - [`spending`], [`reserve_book`]: requests that are decided from the node's reserve
 
 pub(super) mod bound_limit;
 pub(super) mod charge;

@@ -22,13 +22,13 @@ pub struct LastPush {
 }
 
 impl LastPush {
-    /// Pushes what is left of a namespace, with a `pause` between attempts. Returns the result of the last cycle; `None`
-    /// if the limits ended the push.
+    /// Pushes the remaining hits of a namespace, with a `pause` between cycles. Returns the result
+    /// of the last cycle; `None` if the limits ended the push.
     ///
-    /// A failed cycle is repeated, since its connection may have been stale. So is one that another worker had a part in: if
-    /// that is about to end, too, it may miss the last hits of this one. Half of the patience is for a worker that
-    /// holds a shard's lease and does nothing: it was killed or stopped, and its shard is taken over. The other half is for
-    /// the exchange.
+    /// A failed cycle is repeated: its connection may have been stale. A cycle in which another
+    /// worker holds a lease is repeated, too: if that worker is also ending, it may miss the last
+    /// hits of this one. A holder that does nothing for half of the patience was killed or stopped,
+    /// and its shard is taken over. The other half is for the exchange.
     pub async fn run(
         self,
         syncer: &Syncer<'_, '_>,

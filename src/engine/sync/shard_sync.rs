@@ -193,7 +193,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         self.namespace.table().near_places(self.part(&has_key))
     }
 
-    /// Counts how long an exchange with the store takes.
+    /// Runs `exchange`, and records its duration.
     pub(super) async fn timed<T>(
         &self,
         exchange: impl Future<Output = T>,

@@ -103,15 +103,15 @@ impl<'n, 'm> Syncer<'n, 'm> {
         }
     }
 
-    /// Returns the holders of the shards' leases, to find out later which of them do nothing.
+    /// Returns the present holders of the shards' leases, for [`Syncer::take_over_from`].
     pub(in crate::engine) fn holders(&self, surroundings: &impl Env) -> Vec<Holder> {
         let now = surroundings.uptime();
         let signs = self.shards.iter().map(|shard| shard.state().holder_sign());
         signs.map(|sign| Holder { sign, since: now }).collect()
     }
 
-    /// Takes the leases over whose holders have done nothing for `patience`. A holder that lives notices that before it
-    /// changes anything.
+    /// Ends the leases whose holders have done nothing for `patience`, so that this worker can take
+    /// them. A holder that is alive detects that before it changes anything.
     pub(in crate::engine) fn take_over_from(
         &self,
         holders: &mut [Holder],
