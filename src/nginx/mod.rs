@@ -4,8 +4,8 @@
 //! - [`conf`]: directives and the configuration
 //! - [`zone`]: shared memory
 //! - [`sync`]: synced namespaces, with a timer and a thread
-//! - `http`: requests; [`capi`]: the library's functions for other modules, and for Lua; [`replies`]:
-//!   the stores' replies to both
+//! - `http`: requests; [`capi`]: the library's functions for other modules, and for Lua; [`store_wait`]:
+//!   their waits for a store's answer; [`replies`]: the replies of stores
 //! - [`request`], [`cycle`], [`conf::Conf`]: wrappers of raw pointers; [`memory`], [`slot`]: data
 //!   that a request stores
 //! - [`event_loop`]: nginx's event loop
@@ -41,6 +41,7 @@ mod random;
 mod replies;
 mod request;
 mod slot;
+mod store_wait;
 mod sync;
 mod time;
 mod zone;

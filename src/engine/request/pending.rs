@@ -26,13 +26,13 @@ pub struct PendingDecision {
     next: usize,
     /// The answers, by check.
     answered: Few<Option<Answered>>,
-    /// The end; `None` while a store is to be asked.
-    end: Option<End>,
+    /// `None` while a store is to be asked.
+    ending: Option<Ending>,
 }
 
-/// The end of a pending decision.
+/// How a pending decision ended.
 #[derive(Debug)]
-enum End {
+enum Ending {
     /// All stores have answered that were to be asked.
     Decided,
     /// The store of this namespace has not answered.
@@ -47,7 +47,7 @@ impl PendingDecision {
         let questions = questions(checks, counts_rejected);
         PendingDecision {
             counts_rejected,
-            end: questions.is_empty().then_some(End::Decided),
+            ending: questions.is_empty().then_some(Ending::Decided),
             questions,
             next: 0,
             answered: smallvec![None; checks.len()],
@@ -56,7 +56,7 @@ impl PendingDecision {
 
     /// Whether a store is still to be asked.
     pub fn is_pending(&self) -> bool {
-        self.end.is_none()
+        self.ending.is_none()
     }
 
     /// Returns the question that is to be asked, or answered, now; `None` at the end.
@@ -82,7 +82,7 @@ impl PendingDecision {
         if let Some(answered) = known.and_then(|known| known.recall(checks, now)) {
             self.answered = answered;
             self.questions.clear();
-            self.end = Some(End::Decided);
+            self.ending = Some(Ending::Decided);
         }
     }
 
@@ -94,7 +94,7 @@ impl PendingDecision {
         checks: &[LimitCheck<'_, '_>],
         clock: &impl Clock,
     ) -> bool {
-        let Some(question) = self.questions.get(self.next).filter(|_| self.end.is_none()) else {
+        let Some(question) = self.questions.get(self.next).filter(|_| self.ending.is_none()) else {
             return true;
         };
         let is_admitted = question.note(answer, checks, &mut self.answered, clock);
@@ -105,7 +105,7 @@ impl PendingDecision {
             self.next = self.next.saturating_add(1);
         }
         if self.next >= self.questions.len() {
-            self.end = Some(End::Decided);
+            self.ending = Some(Ending::Decided);
         }
         is_admitted
     }
@@ -115,21 +115,21 @@ impl PendingDecision {
         if self.is_pending() {
             let silent = self.questions.iter().find(|it| it.decider == decider);
             let counter = silent.and_then(|it| it.question.counters.first());
-            self.end = Some(End::Failed(counter.map(|it| it.shard.namespace.clone())));
+            self.ending = Some(Ending::Failed(counter.map(|it| it.shard.namespace.clone())));
             self.questions.truncate(self.next);
         }
     }
 
     /// Whether a store has not answered.
     pub fn has_failed(&self) -> bool {
-        matches!(self.end, Some(End::Failed(_)))
+        matches!(self.ending, Some(Ending::Failed(_)))
     }
 
     /// Returns the namespace whose store has not answered.
     pub fn silent_namespace(&self) -> Option<&str> {
-        match &self.end {
-            Some(End::Failed(namespace)) => namespace.as_deref(),
-            Some(End::Decided) | None => None,
+        match &self.ending {
+            Some(Ending::Failed(namespace)) => namespace.as_deref(),
+            Some(Ending::Decided) | None => None,
         }
     }
 

@@ -32,7 +32,7 @@ pub struct Syncer<'n, 'm> {
 
 /// The holder of a shard's lease, as it was last seen.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Holder {
+pub struct Holder {
     /// A number that changes whenever the lease is taken, kept or given back.
     sign: u64,
     /// The uptime since which it has not changed.
@@ -104,7 +104,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
     }
 
     /// Returns the present holders of the shards' leases, for [`Syncer::take_over_from`].
-    pub(in crate::engine) fn holders(&self, surroundings: &impl Env) -> Vec<Holder> {
+    pub fn holders(&self, surroundings: &impl Env) -> Vec<Holder> {
         let now = surroundings.uptime();
         let signs = self.shards.iter().map(|shard| shard.state().holder_sign());
         signs.map(|sign| Holder { sign, since: now }).collect()
@@ -112,7 +112,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
 
     /// Ends the leases whose holders have done nothing for `patience`, so that this worker can take
     /// them. A holder that is alive detects that before it changes anything.
-    pub(in crate::engine) fn take_over_from(
+    pub fn take_over_from(
         &self,
         holders: &mut [Holder],
         patience: Duration,

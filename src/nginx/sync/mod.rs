@@ -11,7 +11,6 @@
 //! - [`thread`]: the thread, and the [`command`]s to it; [`channel`]: its subscriptions to other
 //!   nodes' pushes; [`early`]: early pushes and polls; [`last_push`]: the push before a worker
 //!   ends; [`wake`]: how the thread wakes the event loop; [`waiter`]: waiters for a cycle
-//! - [`store_wait`]: the wait for a store's answer
 //!
 //! The exchange with deciders is in [`crate::broker`].
 
@@ -20,7 +19,6 @@ mod command;
 mod early;
 mod job;
 mod last_push;
-mod store_wait;
 mod thread;
 mod waiter;
 mod wake;
@@ -45,7 +43,6 @@ use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::Question;
 use crate::table::MonotonicMillis;
 use job::Job;
-pub(super) use store_wait::StoreWait;
 use thread::{Done, Thread};
 pub(super) use waiter::SyncWaiter;
 use wake::Wake;
@@ -334,7 +331,7 @@ pub(super) fn log() -> Option<Log<'static>> {
 
 /// Records that a decider has missed a deadline, which this worker notices `after` the deadline. If
 /// that is very late, the worker itself was stopped, and the timeout says nothing about the store.
-fn record_timeout(decider: usize, after: Duration) {
+pub(super) fn record_timeout(decider: usize, after: Duration) {
     if after > STOPPED {
         return;
     }

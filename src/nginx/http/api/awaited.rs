@@ -16,7 +16,8 @@ use crate::nginx::http::held::Held;
 use crate::nginx::http::held::waiting::{OwnedWait, RequestWait, WaitingRequests};
 use crate::nginx::http::respond;
 use crate::nginx::request::Request;
-use crate::nginx::sync::{self, StoreWait, SyncWaiter};
+use crate::nginx::store_wait::StoreWait;
+use crate::nginx::sync::{self, SyncWaiter};
 use crate::nginx::time::NgxClock;
 use crate::store::contract::decision::Answer;
 

@@ -15,7 +15,7 @@ use crate::nginx::module::Module;
 use crate::nginx::request::Request;
 use crate::nginx::slot;
 use crate::nginx::slot::RequestSlot;
-use crate::nginx::sync::StoreWait;
+use crate::nginx::store_wait::StoreWait;
 
 /// The suspended requests of this worker.
 static SUSPENDED: WaitingRequests<Suspended<'static>> = WaitingRequests::of(Asker::Request);

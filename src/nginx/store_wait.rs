@@ -5,13 +5,13 @@ use core::cell::Cell;
 use core::time::Duration;
 use std::time::Instant;
 
-use super::{ask, check_circuit, record_timeout};
-use crate::nginx::event_loop::{EventTimer, monotonic_millis};
-use crate::nginx::log::Log;
+use super::event_loop::{EventTimer, monotonic_millis};
+use super::log::Log;
+use super::sync;
 use crate::store::contract::decision::Question;
 
 /// A wait for one answer after another. Dropped, it ends. Until then, a worker that is to end goes on.
-pub(in crate::nginx) struct StoreWait<'l> {
+pub(super) struct StoreWait<'l> {
     id: u64,
     timer: EventTimer<'l>,
     begun: Cell<Option<Begun>>,
@@ -29,12 +29,12 @@ struct Begun {
 
 impl<'l> StoreWait<'l> {
     /// Creates the wait with number `id`. `time_out` is called with the number at the deadline.
-    pub(in crate::nginx) fn new(log: Log<'l>, time_out: fn(u64), id: u64) -> StoreWait<'l> {
+    pub(super) fn new(log: Log<'l>, time_out: fn(u64), id: u64) -> StoreWait<'l> {
         StoreWait { id, timer: EventTimer::new(log, time_out, id), begun: Cell::new(None) }
     }
 
     /// Begins to wait, for `timeout` from now on.
-    pub(in crate::nginx) fn begin(&self, timeout: Duration) {
+    pub(super) fn begin(&self, timeout: Duration) {
         let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let deadline = monotonic_millis().saturating_add(millis);
         self.begun.set(Some(Begun { since: Instant::now(), deadline, decider: None }));
@@ -42,26 +42,26 @@ impl<'l> StoreWait<'l> {
     }
 
     /// Asks a decider, if it answers as far as is known. The answer comes with the wait's number. Returns whether it was asked.
-    pub(in crate::nginx) fn ask(&self, decider: usize, question: &Question) -> bool {
+    pub(super) fn ask(&self, decider: usize, question: &Question) -> bool {
         let Some(begun) = self.begun.get() else {
             return false;
         };
-        let is_asked =
-            check_circuit(decider) && ask(decider, Some(self.id), begun.deadline, question);
+        let is_asked = sync::check_circuit(decider)
+            && sync::ask(decider, Some(self.id), begun.deadline, question);
         self.begun.set(Some(Begun { decider: is_asked.then_some(decider), ..begun }));
         is_asked
     }
 
     /// Records that the decider did not answer before the deadline, if one was asked.
-    pub(in crate::nginx) fn record_timeout(&self) {
+    pub(super) fn record_timeout(&self) {
         if let Some(Begun { decider: Some(decider), deadline, .. }) = self.begun.get() {
             let overdue = monotonic_millis().saturating_sub(deadline);
-            record_timeout(decider, Duration::from_millis(overdue));
+            sync::record_timeout(decider, Duration::from_millis(overdue));
         }
     }
 
     /// Ends the wait. Returns how long it was; `None` if it had not begun.
-    pub(in crate::nginx) fn end(&self) -> Option<Duration> {
+    pub(super) fn end(&self) -> Option<Duration> {
         self.timer.unset();
         self.begun.take().map(|begun| begun.since.elapsed())
     }
