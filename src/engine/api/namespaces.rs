@@ -6,20 +6,8 @@ use super::json::json;
 #[derive(Debug)]
 pub struct Namespaces<I> {
     names: I,
-    next: NamesPiece,
-}
-
-/// The next piece of the names.
-#[derive(Clone, Copy, Debug)]
-enum NamesPiece {
-    /// The piece before the names.
-    Start,
-    /// The first names.
-    First,
-    /// Further names, or the end of the list if none are left.
-    Further,
-    /// Nothing.
-    End,
+    /// The text before the next names; `None` after the last piece.
+    before: Option<&'static str>,
 }
 
 impl<I> Namespaces<I> {
@@ -28,7 +16,7 @@ impl<I> Namespaces<I> {
 
     /// Creates the answer with these names.
     pub fn new(names: I) -> Namespaces<I> {
-        Namespaces { names, next: NamesPiece::Start }
+        Namespaces { names, before: Some("{\"namespaces\":[") }
     }
 }
 
@@ -36,26 +24,14 @@ impl<'n, I: Iterator<Item = &'n str>> Iterator for Namespaces<I> {
     type Item = String;
 
     fn next(&mut self) -> Option<String> {
-        let is_first = match self.next {
-            NamesPiece::Start => {
-                self.next = NamesPiece::First;
-                return Some("{\"namespaces\":[".to_owned());
-            }
-            NamesPiece::First => true,
-            NamesPiece::Further => false,
-            NamesPiece::End => return None,
-        };
+        let before = self.before?;
         let names = self.names.by_ref().take(Self::NAMES);
         let names: Vec<_> = names.map(|name| json(&name)).collect();
-        if names.is_empty() {
-            self.next = NamesPiece::End;
-            return Some("]}".to_owned());
-        }
-        self.next = NamesPiece::Further;
-        let names = names.join(",");
-        Some(match is_first {
-            true => names,
-            false => format!(",{names}"),
+        self.before = (!names.is_empty()).then_some(",");
+        Some(match (before, &*names.join(",")) {
+            (",", "") => "]}".to_owned(),
+            (_, "") => format!("{before}]}}"),
+            (_, names) => format!("{before}{names}"),
         })
     }
 }

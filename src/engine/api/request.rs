@@ -154,10 +154,7 @@ impl ApiRequest<'_> {
         match self.parameter("all")?.as_deref() {
             None | Some(b"0") => Ok(false),
             Some(b"1") => Ok(true),
-            Some(_) => {
-                let message = "invalid parameter \"all\": expected 1, or 0";
-                Err(ApiError::new(400, message))
-            }
+            Some(_) => Err(invalid("all", "expected 1, or 0")),
         }
     }
 
@@ -177,15 +174,13 @@ impl ApiRequest<'_> {
     }
 
     fn top_call(&self, namespace: Vec<u8>) -> Result<ApiCall, ApiError> {
-        let Some(text) = self.parameter("limit")? else {
-            return Ok(ApiCall::Top(namespace, DEFAULT_TOP));
-        };
-        let text = String::from_utf8(text).ok();
-        let limit = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        let limit = limit.and_then(|limit| limit.parse().ok());
-        let message = "invalid parameter \"limit\": expected a number of keys, such as 20";
-        let limit = limit.ok_or_else(|| ApiError::new(400, message))?;
-        Ok(ApiCall::Top(namespace, limit))
+        let limit = self.parsed("limit", |text| {
+            let digits = text.iter().all(u8::is_ascii_digit).then_some(text);
+            let limit = core::str::from_utf8(digits.unwrap_or_default()).ok();
+            let limit = limit.and_then(|limit| limit.parse().ok());
+            limit.ok_or("expected a number of keys, such as 20")
+        })?;
+        Ok(ApiCall::Top(namespace, limit.unwrap_or(DEFAULT_TOP)))
     }
 
     fn resource(&self) -> Option<Resource> {
@@ -236,56 +231,42 @@ impl ApiRequest<'_> {
     }
 
     fn key_call(&self, namespace: Vec<u8>, key: Option<Vec<u8>>) -> Result<KeyCall, ApiError> {
-        let wrong = |name: &str, expected: &dyn fmt::Display| {
-            ApiError::new(400, format!("invalid parameter \"{name}\": {expected}"))
-        };
         let key = match (key, self.parameter("key")?) {
-            (Some(_), Some(_)) => {
-                return Err(wrong("key", &"the path has a key already"));
-            }
+            (Some(_), Some(_)) => return Err(invalid("key", "the path has a key already")),
             (Some(key), None) | (None, Some(key)) => key,
             (None, None) => {
                 let message = "no key: expected .../keys/{key} or .../keys?key={key}";
                 return Err(ApiError::new(400, message));
             }
         };
-        let counter = match self.parameter("counter")?.as_deref() {
-            None | Some(b"default") => None,
-            Some(name) => {
-                let name = valid_name("counter", name);
-                Some(name.map_err(|error| wrong("counter", &error))?.into())
-            }
+        let counter = |name: &[u8]| valid_name("counter", name).map(str::to_owned);
+        let counter = self.parsed("counter", counter)?.filter(|name| name != "default");
+        let hits = |name| {
+            self.parsed(name, |text| {
+                Hits::parse(text).map_err(|error| format!("expected a decimal ({error})"))
+            })
         };
-        let hits = |name: &str| {
-            let text = self.parameter(name)?;
-            let hits = text.map(|text| Hits::parse(&text)).transpose();
-            hits.map_err(|error| wrong(name, &format_args!("expected a decimal ({error})")))
-        };
-        let window = self.parameter("window")?;
-        let window = window.map(|text| WindowSize::parse(&text)).transpose();
-        let window = window.map_err(|error| wrong("window", &error))?;
-        let algorithm = self.parameter("window_type")?;
-        let algorithm = algorithm.map(|name| Algorithm::parse(&name)).transpose();
-        let algorithm = algorithm.map_err(|error| wrong("window_type", &error))?;
+        let window = self.parsed("window", WindowSize::parse)?;
+        let algorithm = self.parsed("window_type", Algorithm::parse)?;
         let (limit, burst) = (hits("limit")?, hits("burst")?);
-        let (window, algorithm, rate, limit) = match self.parameter("rate")? {
-            Some(text) => {
+        let rate = self.parsed("rate", |text| {
+            parse_rate(text).ok_or("expected hits and a time, such as 10/1s or 0.5/1m")
+        })?;
+        let (window, algorithm, rate, limit) = match rate {
+            Some((rate, size)) => {
                 let given = [
                     ("limit", limit.is_some()),
                     ("window", window.is_some()),
                     ("window_type", algorithm.is_some()),
                 ];
                 if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
-                    return Err(wrong(name, &"expected none beside rate"));
+                    return Err(invalid(name, "expected none beside rate"));
                 }
-                let (rate, size) = parse_rate(&text).ok_or_else(|| {
-                    wrong("rate", &"expected hits and a time, such as 10/1s or 0.5/1m")
-                })?;
                 // The capacity of the bucket.
                 let most = burst.unwrap_or(Hits::ZERO).plus_value(Hits::ONE);
                 (Some(size), Algorithm::OF_RATES, rate, Some(most))
             }
-            None if burst.is_some() => return Err(wrong("burst", &"expected rate beside it")),
+            None if burst.is_some() => return Err(invalid("burst", "expected rate beside it")),
             None => (window, algorithm.unwrap_or_default(), Hits::ZERO, limit),
         };
         let increment = match self.method {
@@ -293,6 +274,16 @@ impl ApiRequest<'_> {
             _ => None,
         };
         Ok(KeyCall { namespace, key, counter, window, algorithm, rate, limit, increment })
+    }
+
+    /// Returns the parsed value of a parameter of the query.
+    fn parsed<T, E: fmt::Display>(
+        &self,
+        name: &str,
+        parse: impl FnOnce(&[u8]) -> Result<T, E>,
+    ) -> Result<Option<T>, ApiError> {
+        let value = self.parameter(name)?.map(|text| parse(&text)).transpose();
+        value.map_err(|error| invalid(name, error))
     }
 
     /// Returns the decoded value of a parameter of the query.
@@ -311,6 +302,11 @@ impl ApiRequest<'_> {
         }
         Ok(found)
     }
+}
+
+/// Returns the 400 for a parameter that is not as expected.
+fn invalid(name: &str, expected: impl fmt::Display) -> ApiError {
+    ApiError::new(400, format!("invalid parameter \"{name}\": {expected}"))
 }
 
 /// Parses the hits and the time unit of a rate.
