@@ -95,10 +95,7 @@ impl<'m> CounterTable<'m> {
         fail_point!("namespace.retired");
         self.release_shards(index, 0);
         self.drop_counters(index);
-        let (start, workers) = (self.lines_of(index), self.parts.zone_lines.len());
-        let lines = self.parts.namespace_lines;
-        let lines = lines.get(start..start.saturating_add(workers));
-        lines.into_iter().flatten().for_each(EventWords::clear);
+        self.namespace_lines(index).iter().for_each(EventWords::clear);
         fail_point!("namespace.cleared");
         let line = self.parts.sync_lines.get(index.get());
         line.into_iter().for_each(EventWords::clear);

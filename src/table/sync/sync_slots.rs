@@ -5,8 +5,6 @@ use crate::table::words::fail::fail_point;
 use crate::table::words::meta::NamespaceIndex;
 use crate::table::zone::buffers::Buffers;
 use crate::table::zone::counter_table::CounterTable;
-use crate::table::zone::events::SyncLine;
-use crate::table::zone::layout::DirectoryEntry;
 use crate::table::zone::sync_slot::{SyncSlot, owner_word};
 use crate::table::zone::sync_state::SyncState;
 
@@ -22,23 +20,13 @@ impl<'m> CounterTable<'m> {
         namespace: NamespaceIndex,
         shards: u16,
     ) -> Option<Vec<SyncState<'m>>> {
-        let (entry, line) = self.sync_of(namespace)?;
+        let entry = self.entry(namespace)?;
         entry.synced.store(self.configuration(), Relaxed);
         self.release_shards(namespace, shards);
         let sync_generation = entry.sync_generation.fetch_add(1, AcqRel).wrapping_add(1);
         let slots = self.slots_of(namespace, shards)?;
-        let states = slots.into_iter().map(|(index, slot)| {
-            slot.synced.store(0, Relaxed);
-            SyncState {
-                slot,
-                index,
-                entry,
-                line,
-                buffers: Buffers::of(&self.parts),
-                sync_generation,
-            }
-        });
-        Some(states.collect())
+        slots.iter().for_each(|(_, slot)| slot.synced.store(0, Relaxed));
+        self.states_of(namespace, sync_generation, slots)
     }
 
     /// Joins the sync of `namespace` for another process of the current configuration, without
@@ -47,10 +35,10 @@ impl<'m> CounterTable<'m> {
     ///
     /// Only one process at a time may call this.
     pub fn join_sync(&self, namespace: NamespaceIndex, shards: u16) -> Option<Vec<SyncState<'m>>> {
-        let (entry, line) = self.sync_of(namespace)?;
+        let entry = self.entry(namespace)?;
         let owned = self.slots().filter_map(|(index, slot)| {
             let (owner, shard) = slot.owner()?;
-            (owner == namespace).then_some((shard, index, slot))
+            (owner == namespace).then_some((shard, (index, slot)))
         });
         let mut owned: Vec<_> = owned.collect();
         owned.sort_by_key(|(shard, ..)| *shard);
@@ -60,20 +48,23 @@ impl<'m> CounterTable<'m> {
         }
         entry.synced.store(self.configuration(), Relaxed);
         let sync_generation = entry.sync_generation.load(Relaxed);
-        let states = owned.into_iter().map(|(_, index, slot)| SyncState {
-            slot,
-            index,
-            entry,
-            line,
-            buffers: Buffers::of(&self.parts),
-            sync_generation,
-        });
-        Some(states.collect())
+        let slots = owned.into_iter().map(|(_, slot)| slot);
+        self.states_of(namespace, sync_generation, slots)
     }
 
-    fn sync_of(&self, namespace: NamespaceIndex) -> Option<(&'m DirectoryEntry, &'m SyncLine)> {
-        let lines: &'m [SyncLine] = self.parts.sync_lines;
-        Some((self.entry(namespace)?, lines.get(namespace.get())?))
+    /// Returns the syncs of a namespace that have these slots.
+    fn states_of(
+        &self,
+        namespace: NamespaceIndex,
+        sync_generation: u64,
+        slots: impl IntoIterator<Item = (usize, &'m SyncSlot)>,
+    ) -> Option<Vec<SyncState<'m>>> {
+        let entry = self.entry(namespace)?;
+        let line = self.parts.sync_lines.get(namespace.get())?;
+        let buffers = Buffers::of(&self.parts);
+        let state =
+            |(index, slot)| SyncState { slot, index, entry, line, buffers, sync_generation };
+        Some(slots.into_iter().map(state).collect())
     }
 
     /// Returns the slots of the first `shards` shards of a namespace, and assigns the missing ones.

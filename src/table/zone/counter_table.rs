@@ -181,10 +181,8 @@ impl<'m> CounterTable<'m> {
 
     /// Returns the event counts of `namespace` on this node since the zone was created.
     pub fn namespace_stats(&self, namespace: NamespaceIndex) -> NamespaceStats {
-        let (start, workers) = (self.lines_of(namespace), self.parts.zone_lines.len());
-        let lines = self.parts.namespace_lines.get(start..start.saturating_add(workers));
         let shared = self.parts.shared_lines.get(namespace.get()..=namespace.get());
-        let stats = NamespaceLine::read(lines.unwrap_or_default(), NamespaceStats::default());
+        let stats = NamespaceLine::read(self.namespace_lines(namespace), NamespaceStats::default());
         SharedLine::read(shared.unwrap_or_default(), stats)
     }
 
@@ -214,6 +212,13 @@ impl<'m> CounterTable<'m> {
     pub(crate) fn lines_of(&self, namespace: NamespaceIndex) -> usize {
         let workers = self.parts.zone_lines.len();
         namespace.get().saturating_mul(workers)
+    }
+
+    /// Returns the lines of event counters of `namespace`.
+    pub(crate) fn namespace_lines(&self, namespace: NamespaceIndex) -> &'m [NamespaceLine] {
+        let (start, workers) = (self.lines_of(namespace), self.parts.zone_lines.len());
+        let lines = self.parts.namespace_lines.get(start..start.saturating_add(workers));
+        lines.unwrap_or_default()
     }
 
     /// Counts hits of a namespace as lost to its store.

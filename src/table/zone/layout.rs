@@ -400,20 +400,8 @@ impl<'m> Parts<'m> {
         if !region.cast::<Slot>().is_aligned() {
             return Err(LayoutError::Misaligned);
         }
-        let Geometry {
-            directory,
-            workers,
-            named,
-            counted_rates,
-            sync_slots,
-            buffers,
-            records,
-            near,
-            sketches,
-            sketch_entries,
-            buckets,
-        } = Geometry::of(region.len(), size)?;
-        let entries = sketches.saturating_mul(sketch_entries);
+        let geometry = Geometry::of(region.len(), size)?;
+        let entries = geometry.sketches.saturating_mul(geometry.sketch_entries);
         let mut carver = Carver { region, used: 0 };
         // SAFETY: by the caller's contract, for each part; `next` returns places that do not
         // overlap.
@@ -424,29 +412,30 @@ impl<'m> Parts<'m> {
                 configuration: &header.configuration,
                 resets: &header.resets,
                 counted_sizes: &header.counted_sizes,
-                counted_rates: carver.next(counted_rates)?,
+                counted_rates: carver.next(geometry.counted_rates)?,
                 identity: &header.identity,
-                directory: carver.next(directory)?,
-                definitions: carver.next(directory)?,
-                namespace_lines: carver.next(directory.saturating_mul(workers))?,
-                shared_lines: carver.next(directory)?,
-                named: carver.next(named)?,
-                zone_lines: carver.next(workers)?,
-                sync_lines: carver.next(directory)?,
-                sync_slots: carver.next(sync_slots)?,
-                buffers: carver.next(buffers)?,
-                records: carver.next(buffers.saturating_mul(records))?,
-                near: carver.next(near)?,
+                directory: carver.next(geometry.directory)?,
+                definitions: carver.next(geometry.directory)?,
+                namespace_lines: carver
+                    .next(geometry.directory.saturating_mul(geometry.workers))?,
+                shared_lines: carver.next(geometry.directory)?,
+                named: carver.next(geometry.named)?,
+                zone_lines: carver.next(geometry.workers)?,
+                sync_lines: carver.next(geometry.directory)?,
+                sync_slots: carver.next(geometry.sync_slots)?,
+                buffers: carver.next(geometry.buffers)?,
+                records: carver.next(geometry.buffers.saturating_mul(geometry.records))?,
+                near: carver.next(geometry.near)?,
                 sketches: Sketches {
-                    heads: carver.next(sketches)?,
+                    heads: carver.next(geometry.sketches)?,
                     hashes: carver.next(entries)?,
                     counts: carver.next(entries)?,
                     keys: carver.next(entries)?,
                     hints: carver.next(entries)?,
                 },
-                tags: carver.next(buckets)?,
-                dirty: carver.next(dirty_words(buckets))?,
-                buckets: carver.next(buckets)?,
+                tags: carver.next(geometry.buckets)?,
+                dirty: carver.next(dirty_words(geometry.buckets))?,
+                buckets: carver.next(geometry.buckets)?,
             };
             Ok((header, parts))
         }
