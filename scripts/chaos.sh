@@ -28,9 +28,9 @@
 # were left alone took 5 s.
 #
 # Synchronous requests. These totals are of the namespace `api`, which is synced periodically. In
-# another one, `now`, the store decides about each request (`sync_rate 0`), and what it does not decide
-# in time is answered with 503 (`on_error deny`). Such a request may count or not, like one that was
-# never answered. So for each counter of `now`
+# another one, `now`, the store decides about each request (`sync_rate 0`), and a request without a
+# decision in time is answered with 503 (`on_error deny`). Such a request may count or not, like one
+# that was never answered. So for each counter of `now`
 #
 #     answered with 200 <= total in the store <= that + answered with 503 + never answered
 #

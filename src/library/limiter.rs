@@ -28,7 +28,7 @@ enum Admits {
     Rate { rate: f64, burst: f64 },
 }
 
-/// How a window counts hits.
+/// The way in which a window counts hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WindowType {

@@ -13,7 +13,7 @@ const CLOCK_TOLERANCE: u64 = 1000;
 pub struct WatchedStore {
     /// Name of the store in the configuration.
     pub name: Box<str>,
-    /// How requests are decided while the store is down.
+    /// Description of the decisions while the store is down.
     pub without_it: String,
     /// `None` if the zone has no room for it; then nothing is logged.
     pub state: Option<StoreState<'static>>,

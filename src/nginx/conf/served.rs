@@ -25,7 +25,7 @@ pub(super) struct ServedNamespace {
     pub(super) synchronous: Option<Synchronous>,
 }
 
-/// How the store of a synchronous namespace decides.
+/// The decisions of a synchronous namespace's store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Synchronous {
     /// The deciders, with their numbers among all in

@@ -29,7 +29,7 @@ pub(super) struct RedisLink {
     connector: Connector,
 }
 
-/// How the primary is found.
+/// The way to find the primary.
 #[derive(Clone, Debug)]
 enum PrimarySource {
     /// One of these servers is the primary.

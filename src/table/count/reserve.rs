@@ -48,7 +48,7 @@ pub struct Reserve {
 pub struct ReservedHits {
     /// Hits that the store has charged.
     pub granted: Hits,
-    /// Those of them that were spent.
+    /// Hits of these that were spent.
     pub spent: Hits,
 }
 

@@ -1,4 +1,4 @@
-//! Buckets in the table, against what nginx's `limit_req` does and what the reference says of them.
+//! Tests buckets against nginx's `limit_req` and the definition of a leaky bucket.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn limit(millis: u64, burst: i64, delay: Option<i64>) -> Limit {
     }
 }
 
-/// A limit, with its counters.
+/// A limit and its counters.
 struct Fixture {
     pub(super) shared: SharedTable,
     limit: Limit,
@@ -37,14 +37,14 @@ struct Fixture {
     pub(super) clock: TestClock,
 }
 
-/// The counters at a rate.
+/// Returns the counters at a rate.
 fn bucket_of(shared: &SharedTable, rate: Hits, millis: u64) -> Counter {
     let kind = StoredKind::Level(LevelKind::Bucket(rate));
     shared.table.counter_in(b"default", kind, millis)
 }
 
 impl Fixture {
-    /// A bucket with so many thousandths for so many milliseconds.
+    /// Creates a bucket that leaks `rate` thousandths in `millis` milliseconds.
     fn new(rate: i64, limit: Limit) -> Fixture {
         let shared = SharedTable::new(1 << 18);
         let rate = hits(rate);
@@ -101,8 +101,7 @@ struct Node {
     last: i64,
 }
 
-/// `limit_req zone=... burst=... delay=...` with one zone, and its keys: the numbers that nginx makes of
-/// the words.
+/// `limit_req zone=... burst=... delay=...` with one zone and its keys, in the units of nginx.
 struct LimitReq {
     rate: i64,
     burst: i64,
@@ -121,7 +120,7 @@ impl LimitReq {
         }
     }
 
-    /// `ngx_http_limit_req_lookup()`, of the last zone: the excess, or `Err` where nginx says NGX_BUSY.
+    /// `ngx_http_limit_req_lookup()` of the last zone: the excess, or `Err` for NGX_BUSY.
     fn lookup(&mut self, key: usize, now: i64) -> Result<i64, i64> {
         let Some(lr) = &mut self.nodes[key] else {
             self.nodes[key] = Some(Node { excess: 0, last: now });
@@ -147,7 +146,7 @@ impl LimitReq {
         Ok(excess)
     }
 
-    /// `ngx_http_limit_req_account()`, of one zone: for how many milliseconds a request is delayed.
+    /// `ngx_http_limit_req_account()` of one zone: the delay of a request in milliseconds.
     fn account(&self, excess: i64) -> i64 {
         if excess <= self.delay { 0 } else { (excess - self.delay) * 1000 / self.rate }
     }
@@ -183,7 +182,8 @@ fn a_million_arrivals_are_admitted_and_delayed_as_by_limit_req() {
             rate * 1000,
             limit(size, burst * 1000, Some((delay * 1000).min(burst * 1000))),
         );
-        // About as many arrivals as the rate admits, in bursts, and now and then a long pause.
+        // About as many arrivals as the rate admits, in bursts, with a long pause from time to
+        // time.
         let mean = u64::try_from(1000 * scale / rate).unwrap();
         let mut now = T;
         for _ in 0..100_000 {
@@ -208,7 +208,7 @@ fn a_million_arrivals_are_admitted_and_delayed_as_by_limit_req() {
                 }
                 Err(excess) => {
                     assert!(!counted.admitted, "{what:?}");
-                    // Not below an empty one: what is rejected is above the burst.
+                    // Not below an empty bucket's: rejected hits are above the burst.
                     assert_eq!(bucket(counted.reading).hits, hits(excess), "{what:?}");
                     refused += 1;
                 }
@@ -221,9 +221,9 @@ fn a_million_arrivals_are_admitted_and_delayed_as_by_limit_req() {
 #[test]
 fn other_times_and_parts_of_hits_leak_exactly() {
     for (rate, millis, wait) in [
-        // A third of a hit in a second.
+        // A third of a hit per second.
         (1000, 3000, 3000),
-        // limit_req rounds 1/60 down, and cannot say half of it.
+        // limit_req rounds 1/60 down, and cannot express half of it.
         (1000, 60_000, 62_500),
         (500, 60_000, 120_000),
         (1000, 3_600_000, 3_600_000),
@@ -242,7 +242,7 @@ fn other_times_and_parts_of_hits_leak_exactly() {
 fn what_is_rejected_changes_nothing() {
     let fixture = Fixture::new(1000, limit(60_000, 0, None));
     assert!(fixture.request(b"a", T).admitted);
-    // Nothing of what leaks between two of them is lost, little as it is.
+    // No part of the leak between two requests is lost, however small.
     assert!((T..T + 62_500).all(|at| !fixture.request(b"a", at).admitted));
     assert!(fixture.request(b"a", T + 62_500).admitted);
 }
@@ -285,7 +285,7 @@ fn each_rate_has_a_counter_of_its_own() {
         level.hits.thousandths()
     };
     assert_eq!((left(1000, 1000), left(4000, 1000)), (4000, 0));
-    // The same value, by other numbers. In a minute, limit_req has rates that are rounded down.
+    // The same rate in other numbers. limit_req rounds rates per minute down.
     for (rate, millis) in [(60_000, 60_000), (60_999, 61_000), (2, 2), (86_400_000, 86_400_000)] {
         let is_same = rate * 1000 == 1000 * i64::try_from(millis).unwrap();
         assert_eq!(left(rate, millis), if is_same { 4000 } else { 0 }, "{rate} {millis}");
@@ -328,7 +328,7 @@ fn rejected_hits_fill_a_bucket_and_no_more() {
     assert_eq!(fill(T, 3000), (2000, 5000));
     assert_eq!(fill(T, 3000), (0, 5000));
     assert_eq!(fill(T + 100, 1000), (1000, 5000));
-    // One that is fuller stays so.
+    // A fuller bucket stays full.
     fixture.add(b"a", T + 100, 7000, Admission::Unconditional);
     assert_eq!(fill(T + 200, 3000), (0, 11_000));
 }
@@ -374,10 +374,10 @@ fn a_worker_whose_clock_is_behind_gives_nothing_away() {
 
 #[test]
 fn a_full_zone_keeps_a_bucket_until_it_is_empty() {
-    // Ten seconds, in which the time that the rate is told for passes ten times.
+    // Ten seconds, ten times the time unit of the rate.
     let fixture = Fixture::new(1000, limit(1000, 9000, None));
     (0..10).for_each(|_| assert!(fixture.request(b"a", T).admitted));
-    // More keys than have a place; a few at a time, that no bucket is full of those that are not empty.
+    // More keys than slots; a few at a time, so that no bucket is full of non-empty ones.
     let crowd = fixture.shared.table.capacity() / 8;
     for second in 1..10 {
         for key in second * crowd..(second + 1) * crowd {
@@ -438,13 +438,13 @@ fn workers_never_admit_one_too_many() {
         let workers = workers.into_iter();
         workers.map(|worker| worker.join().unwrap()).sum()
     });
-    // The bucket, and what leaked of it meanwhile: one in a millisecond.
+    // The bucket's capacity, and the leak meanwhile: one hit per millisecond.
     let passed = usize::try_from((REQUESTS + WORKERS) / 64).unwrap();
     assert!(admitted <= 1000 + passed, "{admitted}");
     assert!(admitted >= 1000, "{admitted}");
 }
 
-/// A key's bucket with parts of thousandths, of which `limit_req` keeps none when it is filled.
+/// A key's bucket with fractions of thousandths, which `limit_req` drops when it fills a bucket.
 #[derive(Clone, Copy, Default)]
 struct Model {
     hits: i64,
@@ -473,7 +473,7 @@ proptest! {
         let mut models = [Model::default(); 3];
         let mut now = T;
         for (key, passed, cost, limit) in requests {
-            // Half of the requests come in the same moment as the one before.
+            // Half of the requests arrive in the same millisecond as the previous one.
             now += passed.saturating_sub(750);
             let model = &mut models[usize::from(key)];
             let before = model.hits(rate, millis, now);
@@ -498,7 +498,7 @@ proptest! {
         filled in 0..20_000_i64,
         passed in 0..5000_u64,
         later in prop::collection::vec(0..100_000_u64, 1..5),
-        // By how much the clock that notes it is behind the one that read it.
+        // Difference between the clock that recorded the level and the one that reads it.
         offset in -1_000_000..1_000_000_i64,
     ) {
         let size = WindowSize::from_millis(millis).unwrap();
@@ -507,7 +507,7 @@ proptest! {
         let reading = |at| kind.reading(size, level, UnixMillis(at));
         let noted_at = (T + passed).checked_add_signed(offset).unwrap();
         let noted = kind.level_of(size, reading(T + passed), UnixMillis(noted_at));
-        // What may have leaked of the level, and not of what is noted.
+        // The part of the level that may have leaked and is not recorded.
         let most = (rate as u64).div_ceil(millis).max(1) as i64;
         for later in [&[0][..], &later].concat() {
             let left = bucket(reading(T + passed + later)).hits.thousandths();
@@ -517,7 +517,7 @@ proptest! {
             let is_over = noted.is_over(size, UnixMillis(noted_at + later));
             prop_assert!(!is_over || read == 0, "{noted:?}");
         }
-        // By when it is empty, a request after it finds a slot.
+        // A request after this time finds the bucket empty, and gets a slot.
         let reset = Algorithm::Bucket.reset(size, &reading(T + passed));
         if rate > 0 {
             prop_assert!(noted.is_over(size, UnixMillis(noted_at + reset + 2001)));
@@ -565,7 +565,7 @@ fn the_window_of_a_rate_is_the_time_in_which_what_it_admits_leaks() {
     assert_eq!(window(10_000, 1000, 20_000), Some(2100));
     assert_eq!(window(100_000, 60_000, 99_000), Some(60_000));
     assert_eq!(window(0, 1000, 20_000), None);
-    // No whole second if it is none.
+    // The time unit is not a whole second.
     assert_eq!(window(2001, 1000, 1000), Some(999));
     assert_eq!(window(1999, 1000, 1000), Some(1001));
     assert_eq!(limit(1000, 5000, None).most(Hits::ZERO), Hits::ZERO, "at no rate, nothing");

@@ -1,4 +1,4 @@
-//! Promises of the table to one caller at a time. Time is simulated.
+//! Tests the table with one caller at a time. Time is simulated.
 
 use crate::policy::algorithm::{Algorithm, WindowCounts};
 use crate::policy::hits::{Hits, hits};
@@ -8,7 +8,7 @@ use crate::testing::table::{Fixture, SharedTable};
 
 const T: u64 = 1_700_000_000_000;
 
-/// A table of 1 MiB with a counter of windows of `millis`, at the start of a window.
+/// Creates a table of 1 MiB with a counter in windows of `millis`, at the start of a window.
 fn fixture(millis: u64) -> Fixture {
     let start = T / millis * millis;
     Fixture::of(SharedTable::new(1 << 20), b"default", millis, start)
@@ -147,7 +147,7 @@ fn a_clock_set_back_blocks_nobody_for_longer_than_a_window() {
     fixture.add("a", 5);
     fixture.later(1000);
     fixture.add("a", 100);
-    // Most of a window back: what that held still counts, the next one begins anew.
+    // Most of a window back: its hits still count, and the next window starts at zero.
     fixture.clock.set(T + 10);
     assert_eq!(current_previous(fixture.add("a", 1)), (6, 0));
     fixture.clock.set(T + 1000);
@@ -172,7 +172,7 @@ fn hits_that_are_given_back_late_leave_no_debt() {
     let admission = Admission::Unconditional;
     fixture.later(1000);
     let late = table.add(&fixture.counter, table.key(b"a"), &fixture.clock, hits(100), admission);
-    // The window is forgotten, and comes again.
+    // The window is cleared, and its time comes again.
     fixture.clock.set(T);
     fixture.add("a", 1);
     fixture.clock.set(T + 1000);
@@ -199,7 +199,7 @@ fn a_worker_that_stood_still_does_not_wipe_out_a_newer_window() {
     let fixture = fixture(1000);
     fixture.later(2000);
     fixture.add("a", 5);
-    // The time that this worker remembers is two windows old: the same column.
+    // This worker's time is two windows old, in the same column.
     fixture.clock.seen.set(T);
     assert_eq!(current_previous(fixture.add("a", 1)), (6, 0));
 }
@@ -212,7 +212,7 @@ fn a_stamp_that_came_round_again_is_not_mistaken() {
             fixture.add("a", 5);
             fixture.later(1);
         }
-        // Both the window itself and its neighbours look alike after 2^17 windows.
+        // The window and its neighbours have the same stamps after 2^17 windows.
         fixture.clock.set(T + (1 << 17));
         assert_eq!(current_previous(fixture.read("a")), (0, 0));
         assert_eq!(current_previous(fixture.add("a", 1)), (1, 0));
@@ -225,7 +225,7 @@ fn a_stamp_that_came_round_again_is_not_mistaken() {
 fn what_an_old_counter_held_does_not_come_back_when_the_clock_moves() {
     let fixture = fixture(1);
     fixture.add("a", 5);
-    // Two windows after those that look alike: the column still holds the old word.
+    // Two windows after those with the same stamps: the column still has the old word.
     fixture.clock.set(T + (1 << 17) + 2);
     let table = &fixture.shared.table;
     let nothing = Admission::Within(Hits::ZERO, Algorithm::Fixed);
@@ -257,7 +257,7 @@ fn a_full_table_takes_every_key() {
         (table.zone_stats(), table.namespace_stats(fixture.counter.namespace()));
     assert_eq!(zone.evicted_ended + zone.evicted_unsent, 0);
     assert_eq!(zone.evicted_sent + namespace.keys(), 100_000);
-    // Nearly all of the memory that is not for namespaces, and for what is near its limits, holds keys.
+    // Nearly all of the memory, except for namespaces and cells, has keys.
     assert!(namespace.keys() * 89 > 1 << 20, "{}", namespace.keys());
 }
 
@@ -280,7 +280,7 @@ fn ended_windows_give_way_first_then_the_least_recently_used() {
     assert_eq!(before.evicted_sent, after.evicted_sent);
     assert!((0..100).all(|n| fixture.read(&format!("live {n}")).current == Hits::ONE));
 
-    // A busy key stays, however many others come.
+    // A busy key stays, however many others arrive.
     for n in 0..50_000 {
         fixture.later(20 * u64::from(n % 10 == 0) / 10);
         fixture.add(&format!("flood {n}"), 1);

@@ -1,4 +1,4 @@
-//! A process that dies between any two writes leaves a table that others use correctly.
+//! A process that dies between any two writes leaves a table that others can use.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const SIZE: u64 = 1000;
 /// Small enough to be filled.
 const SMALL: usize = 7 * 4096;
 const NEIGHBOURS: u64 = 200;
-/// Enough keys to have filled every place.
+/// More keys than slots.
 const CROWD: u64 = 5000;
 
 struct Fixture {
@@ -49,7 +49,7 @@ impl Fixture {
     }
 }
 
-/// Whether the table takes new keys, and keeps them apart.
+/// Checks that the table accepts new keys, and keeps them apart.
 fn assert_usable(fixture: &Fixture, at: u64) {
     for n in 0..NEIGHBOURS {
         assert_eq!(fixture.add(&format!("after {n}"), at).reading.windows().current, Hits::ONE);
@@ -112,7 +112,7 @@ fn dying_while_evicting() {
             assert_eq!(fixture.counts("new", T), (counted, 0));
             assert_eq!(fixture.add("new", T).reading.windows().current.whole(), counted + 1);
             assert_eq!(fixture.add("new", T).reading.windows().current.whole(), counted + 2);
-            // No key got hits of another.
+            // No key has hits of another one.
             assert!((0..CROWD).all(|n| fixture.counts(&format!("crowd {n}"), T).0 <= 1));
             assert_usable(fixture, T);
         },
@@ -121,7 +121,7 @@ fn dying_while_evicting() {
 
 #[test]
 fn dying_while_inserting_into_the_second_bucket() {
-    // Keys of the same home until one goes to the second bucket.
+    // Keys with the same home, until one uses the second bucket.
     let prepare = || {
         let fixture = Fixture::new(SMALL);
         let passes_second = |n: &u64| {
@@ -220,7 +220,7 @@ fn dying_while_giving_back() {
         },
         &["add.counted", "refund.counted"],
         |fixture, point| {
-            // At most the hit that was being counted is left over.
+            // At most the hit that was being counted is left.
             let left = i64::from(point == "add.counted");
             assert_eq!(fixture.counts("k", T), (1 + left, 0));
             assert_eq!(fixture.add("k", T).reading.windows().current.whole(), 2 + left);
@@ -249,7 +249,7 @@ fn dying_while_naming_a_counter() {
             || {
                 let mut fixture = Fixture::new(len);
                 fixture.counter = fixture.counter.synced(true);
-                // Fills the small table, with names.
+                // Fills the small table with named counters.
                 for n in 0..NEIGHBOURS {
                     fixture.add(&format!("neighbour {n}"), T);
                 }
@@ -260,7 +260,7 @@ fn dying_while_naming_a_counter() {
             |fixture, point| {
                 let counted = i64::from(point == "add.counted");
                 assert_eq!(fixture.counts(&key, T), (counted, 0));
-                // The dead held their places for a moment.
+                // The dead process's slots are claimed for a moment.
                 let later = T + SIZE - 1;
                 for n in 1..=3 {
                     let current = fixture.add(&key, later).reading.windows().current;
@@ -285,7 +285,7 @@ fn dying_while_naming_a_counter() {
 #[test]
 fn places_that_the_dead_held_are_used_again() {
     let fixture = Fixture::new(SMALL);
-    // More deaths than there are places.
+    // More deaths than slots.
     for n in 0..400 {
         let signal = in_process(|| {
             fail::arm("insert.claimed", 1);

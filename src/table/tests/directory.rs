@@ -1,5 +1,5 @@
-//! Configurations follow each other: places of namespaces that are not configured any more are used
-//! again, and no namespace takes what is left there for its own.
+//! Configurations follow each other: entries of unused namespaces are reassigned, and no namespace
+//! finds hits of its entry's former one.
 
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowSize};
@@ -9,7 +9,7 @@ use crate::testing::table::{SharedTable, TestClock, die_everywhere};
 
 const T: u64 = 1_700_000_000_000;
 const LIFETIME: u64 = 3000;
-/// With room for 8 namespaces, and as many entries.
+/// Room for 8 namespaces, and as many entries.
 const SMALL: usize = 32 << 10;
 
 struct Fixture {
@@ -17,7 +17,7 @@ struct Fixture {
     pub(super) clock: TestClock,
 }
 
-/// A namespace, as a worker of one configuration knows it.
+/// A namespace, as a worker of one configuration sees it.
 struct Namespace<'m> {
     index: NamespaceIndex,
     counter: Counter,
@@ -29,7 +29,7 @@ impl Fixture {
         Fixture { shared: SharedTable::new(len), clock: TestClock::at(T) }
     }
 
-    /// Reloads: from now on there are these namespaces, each in so many shards.
+    /// Reloads: begins a configuration with these namespaces and this number of shards.
     fn configure(&self, names: &[String], shards: u16) -> Option<Vec<Namespace<'_>>> {
         let table = &self.shared.table;
         table.begin_configuration(names.iter().map(|name| (name.as_bytes(), shards)));
@@ -53,7 +53,7 @@ impl Fixture {
         counted.reading.windows().current.whole()
     }
 
-    /// The keys whose changes a sync of the namespace finds.
+    /// Returns the keys whose changes a sync of the namespace finds.
     fn changes(&self, namespace: &Namespace<'_>) -> Vec<Vec<u8>> {
         let table = &self.shared.table;
         let mut keys = Vec::new();
@@ -109,7 +109,7 @@ fn more_than_there_is_room_for_is_refused() {
     let two_clusters = names("cluster", 2);
     assert!(fixture.configure(&two_clusters, 16).is_some());
     assert!(fixture.configure(&two_clusters, 17).is_none());
-    // One shard less here makes room for one more there, in whatever order they are configured.
+    // A shard that one namespace loses is available to another, in any order of the configuration.
     let table = &fixture.shared.table;
     fixture.configure(&two_clusters, 16).unwrap();
     let shards = [(two_clusters[0].as_bytes(), 31), (two_clusters[1].as_bytes(), 1)];
@@ -127,10 +127,10 @@ fn those_of_the_configuration_before_keep_their_places_while_there_are_others() 
     fixture.hit(&before[0], b"key");
     let after = fixture.configure(&names("after ", 60), 4).unwrap();
     assert!(before.iter().all(|it| after.iter().all(|new| new.index != it.index)));
-    // Its workers push what they have while they drain.
+    // Its workers still push while they drain.
     assert!(!before[0].syncs[0].is_superseded());
     assert_eq!(fixture.changes(&before[0]), [b"key"]);
-    // Back again: everything is there.
+    // The former namespaces are back, with all of their counters.
     let again = fixture.configure(&names("before ", 60), 4).unwrap();
     assert_eq!(fixture.hit(&again[0], b"key"), 2);
     assert!(before[0].syncs[0].is_superseded());
@@ -164,7 +164,7 @@ fn a_place_is_used_again_without_what_is_left_in_it() {
     assert_eq!(table.keys_of(0..usize::MAX), Some(0));
     assert_eq!(fixture.changes(heir), Vec::<Vec<u8>>::new());
 
-    // The sync of before has ended.
+    // The sync of the former configuration has ended.
     let ended = &before[0].syncs[0];
     assert_eq!(draining.set_position(Some([5, 6])), Err(LeaseLost));
     assert!(ended.is_superseded());
@@ -178,7 +178,7 @@ fn a_place_is_used_again_without_what_is_left_in_it() {
         assert_eq!(lease.repair(), Repair::None);
     }
 
-    // A worker that drains counts on by itself, and not for the heir.
+    // A worker that drains counts separately, not for the new namespace.
     assert_eq!(fixture.hit(heir, b"a"), 1);
     assert_eq!(fixture.hit(&before[0], b"a"), 1);
     assert_eq!(fixture.hit(&before[0], b"b"), 1);
@@ -243,7 +243,7 @@ fn workers_define_a_namespace_alike_until_the_next_configuration() {
     assert_eq!(define(first, 6, 0).unwrap_err(), LateError::Differs);
     assert!(!one.is_superseded());
 
-    // A worker that drains may define, too, until a newer one has.
+    // A worker that drains can also define namespaces, until a newer one has.
     let second = table.begin_configuration(core::iter::empty());
     assert!(define(first, 5, 2).is_ok() && !one.is_superseded());
     assert_eq!(define(first, 7, 2).unwrap_err(), LateError::Differs);
@@ -253,7 +253,7 @@ fn workers_define_a_namespace_alike_until_the_next_configuration() {
     let (_, drains) = define(first, 8, 3).unwrap();
     assert!(!drains.unwrap().is_superseded() && !new.unwrap().is_superseded());
 
-    // Of one that has it in nginx.conf, the others know nothing.
+    // The other workers do not know the options in nginx.conf.
     let third = table.begin_configuration([(&b"late"[..], 3)].into_iter());
     assert_eq!(define(second, 8, 3).unwrap_err(), LateError::Superseded);
     assert_eq!(table.begin_configuration(core::iter::empty()), third + 1);
@@ -309,7 +309,7 @@ fn a_process_that_dies_while_it_defines_leaves_it_to_the_next() {
     ];
     let scenario = |fixture: &Fixture| assert!(define(fixture, 1).is_ok());
     die_everywhere(prepare, scenario, &points, |fixture, point| {
-        // The dead one had not defined it, but for its last step.
+        // The dead process had not defined it, except at its last step.
         let other = define(fixture, 2);
         let expected = (point == "definition.made").then_some(LateError::Differs);
         assert_eq!(other.as_ref().err().copied(), expected, "{point}");

@@ -1,4 +1,4 @@
-//! Elastic windows in the table, against what the reference says of them.
+//! Tests elastic windows against their definition.
 
 use proptest::prelude::*;
 
@@ -69,7 +69,7 @@ fn a_window_begins_with_a_hit_and_each_hit_extends_it() {
         (T + 1, true, 1),
         (T + 999, true, 2),
         (T + 1998, true, 3),
-        // Rejected ones extend, too.
+        // Rejected hits extend the window, too.
         (T + 2997, false, 3),
         (T + 3996, false, 3),
         (T + 4996, true, 1),
@@ -105,7 +105,7 @@ fn hits_are_given_back_to_the_window_that_they_were_counted_in() {
     let receipts = [T, T + 500].map(|at| fixture.request(b"a", at).receipt.unwrap());
     assert!(table.refund(counter, &receipts[0]));
     assert_eq!(fixture.hits(b"a", T + 1499), 1);
-    // The window ended, and another one began.
+    // The window has ended, and another one has begun.
     fixture.request(b"a", T + 1500);
     assert!(!table.refund(counter, &receipts[1]));
     assert_eq!(fixture.hits(b"a", T + 1500), 1);
@@ -136,7 +136,7 @@ fn dying_while_changing_loses_at_most_the_hit() {
         |fixture, point| {
             let counted = i64::from(point != "level.prepared");
             assert_eq!(fixture.hits(b"a", T + 950), 1 + counted);
-            // A time that was prepared extends nothing.
+            // A prepared time does not extend the window.
             assert_eq!(fixture.hits(b"a", T + 1000), 2 * counted);
             let later = fixture.request(b"a", T + 950);
             assert_eq!(elastic(later.reading).hits.whole(), 2 + counted);
@@ -159,7 +159,7 @@ fn workers_never_admit_one_too_many() {
             move || {
                 let clock = TestClock::at(T);
                 let ask = |request: usize| {
-                    // All move on, but the window does not end.
+                    // All clocks advance, but the window does not end.
                     clock.set(T + ((request + n) / 64) as u64);
                     let key = table.key(b"a");
                     table.add(counter, key, &clock, Hits::ONE, within(limit)).admitted
@@ -174,7 +174,7 @@ fn workers_never_admit_one_too_many() {
     assert_eq!(fixture.hits(b"a", T + 300), limit);
 }
 
-/// A key's elastic window, as the reference tells it.
+/// A key's elastic window by its definition.
 #[derive(Clone, Copy, Default)]
 struct Model {
     hits: i64,
@@ -196,8 +196,8 @@ impl Model {
     }
 }
 
-/// Checks the words that a process leaves if it is stopped between a look at a time and its
-/// replacement, until the slot has another occupant with a time of the very same word.
+/// Checks the words that a process leaves if it is stopped between reading a time and replacing it,
+/// until the slot has another occupant with the same word.
 #[test]
 fn a_counter_whose_words_are_no_state_begins_anew() {
     let fixture = Fixture::new();
@@ -233,7 +233,7 @@ proptest! {
         let mut models = [Model::default(); 3];
         let mut now = T;
         for (key, passed, cost, limit) in requests {
-            // Half of the requests come in the same moment as the one before.
+            // Half of the requests arrive in the same millisecond as the previous one.
             now += passed.saturating_sub(750);
             let model = &mut models[usize::from(key)];
             let admission = limit.map_or(Admission::Unconditional, |limit| {

@@ -1,4 +1,4 @@
-//! Moving windows in the table, against a list of all hits.
+//! Tests moving windows against a list of all hits.
 
 use proptest::prelude::*;
 
@@ -62,13 +62,13 @@ impl Fixture {
         self.read(key, at, 0, 0).hits.whole()
     }
 
-    /// Returns the number of slots that hold entries of logs, or have held them.
+    /// Returns the number of slots that contain or contained entries of logs.
     fn blocks(&self) -> usize {
         let slots = self.shared.table.parts.buckets.iter().flatten();
         slots.filter(|slot| slot.meta().owner_and_number().is_some()).count()
     }
 
-    /// Returns the number of slots with entries of a counter that is there.
+    /// Returns the number of slots with entries of a live counter.
     fn live_blocks(&self) -> usize {
         let table = &self.shared.table;
         let slots = table.parts.buckets.iter().flatten();
@@ -135,7 +135,7 @@ fn hits_are_refunded_to_the_time_that_they_were_counted_at() {
         assert_eq!(fixture.hits(&key, T + 1001), newer, "what was first leaves first");
         assert_eq!(fixture.hits(&key, T + 1020 + newer as u64), 0);
     }
-    // It has left.
+    // The hit has left the window.
     let receipt = fixture.request(b"a", T, 1000).receipt.unwrap();
     for at in [T + 500, T + 1500, T + 1600] {
         fixture.request(b"a", at, 1000);
@@ -149,7 +149,7 @@ fn a_clock_that_is_set_back_blocks_nobody_for_longer_than_a_window() {
     let fixture = Fixture::new();
     (0..8).for_each(|n| assert!(fixture.request(b"a", T + 3_600_000 + n * 10, 8).admitted));
     assert!(!fixture.request(b"a", T + 3_600_080, 8).admitted);
-    // What is in the future is forgotten, and stays so when that comes.
+    // Hits in the future are dropped, even when their time comes.
     (0..8).for_each(|n| assert!(fixture.request(b"a", T + n, 8).admitted));
     assert!(!fixture.request(b"a", T + SIZE, 8).admitted);
     assert!(fixture.request(b"a", T + SIZE + 1, 8).admitted);
@@ -175,12 +175,12 @@ fn rejected_hits_count_where_they_are_to() {
         let counted = fixture.add(b"a", T + n, 1000, Admission::Regardless(limit));
         assert_eq!(moving(&counted).hits.whole(), n as i64 + 1);
     }
-    // Memory is for the limit: what does not fit counts with what came last.
+    // The memory depends on the limit: hits without room count at the time of the last one.
     assert!(fixture.live_blocks() <= 2, "{}", fixture.live_blocks());
     let count = fixture.read(b"a", T + 999, 2000, 1000);
     assert!((1..=SIZE + 1).contains(&count.wait));
     assert_eq!(fixture.hits(b"a", T + 2000), 0);
-    // No sum is too large.
+    // No sum overflows.
     (0..10).for_each(|_| {
         fixture.add(b"b", T, Hits::MAX.thousandths(), Admission::Unconditional);
     });
@@ -197,9 +197,9 @@ fn memory_grows_with_what_is_used_and_goes_with_the_key() {
         fixture.request(b"a", T + n, 1000);
     }
 
-    // Six of 101 lead back.
+    // Six of 101 blocks have back links.
     assert_eq!(fixture.live_blocks(), 101);
-    // A log that goes on and on has the same memory.
+    // The memory of a log that is used for long does not grow.
     (0..3000).for_each(|n| assert!(fixture.request(b"a", T + 1000 + 1000 * n, 1000).admitted));
     assert!(fixture.blocks() < 120, "{}", fixture.blocks());
     let occupant = fixture.shared.table.find(fixture.counter.identity(fixture.key(b"a")));
@@ -230,7 +230,7 @@ fn costs_below_one_leave_one_by_one() {
     assert_eq!((read(T + 4000), read(T + 4001), read(T + 5000)), (10_000, 9_996, 6000));
 }
 
-/// Returns the number of entries that were looked at.
+/// Returns the number of entries that were read.
 fn counting_looks<T>(of: impl FnOnce() -> T) -> (T, u64) {
     let looks = || crate::table::slots::log_chain::LOOKS.with(core::cell::Cell::get);
     let before = looks();
@@ -264,7 +264,7 @@ fn no_request_walks_a_long_log() {
         };
         assert_eq!(moving(&counted).wait, at + size + 1 - full, "{cost}");
     }
-    // Of those that leave, few or nearly all have left.
+    // Few, or nearly all, have left.
     for gone in [1, 7, 100, 38_000, 64_000, 89_999, 90_000] {
         let at = T + size + gone;
         let left = (many - gone) as i64 + 10_000;
@@ -329,7 +329,7 @@ fn a_refund_leaves_what_is_much_older() {
     }
     assert!(fixture.shared.table.refund(&fixture.counter, &receipt));
     assert_eq!(fixture.hits(b"a", at + 50), 40);
-    // Those before have theirs.
+    // The earlier keys have theirs.
     assert_eq!(fixture.hits(b"a", T + longest + 10), 30);
     assert_eq!(fixture.hits(b"a", T + longest + 20), 20);
 }
@@ -372,14 +372,14 @@ fn a_hundred_thousand_hits() {
     assert!(!rejected.admitted);
     assert_eq!(moving(&rejected).wait, 3_600_001 - 700_000);
     assert_eq!(moving(&rejected).age, 700_000);
-    // They leave one by one.
+    // The hits leave one by one.
     for n in 0..1000 {
         let at = T + 3_600_001 + n * 7;
         assert!(!fixture.request(b"a", at - 1, limit).admitted);
         assert!(fixture.request(b"a", at, limit).admitted);
         assert!(!fixture.request(b"a", at, limit).admitted);
     }
-    // And all at once.
+    // And all of them at once.
     let counted = fixture.request(b"a", T + 99_999_999, limit);
     assert_eq!(moving(&counted).hits.whole(), 1);
 }
@@ -403,7 +403,7 @@ fn a_full_table_is_stricter_and_never_laxer() {
         }
     }
     assert!(admitted > 0);
-    // However often it is evicted, the table stays usable.
+    // The table stays usable, however often the log is evicted.
     (0..100_u64).for_each(|n| {
         assert_eq!(moving(&fixture.request(&[n as u8], at + 5000, 10)).hits, Hits::ONE);
     });
@@ -419,7 +419,7 @@ fn a_log_in_a_table_of_logs_merges_what_has_no_room() {
         }
     }
     assert_eq!(times.len(), 10_000);
-    // They leave later than they would, never earlier.
+    // The hits leave later than they should, never earlier.
     assert!(!fixture.request(b"a", T + 1_000_000, 10_000).admitted);
     assert!(fixture.hits(b"a", T + 1_005_000) >= 4_999);
     assert_eq!(fixture.hits(b"a", T + 1_010_001), 0);
@@ -440,7 +440,7 @@ fn dying_while_counting_loses_at_most_the_hit() {
         "log.taken",
         "log.written",
     ];
-    // 20 hits, 10 ms apart, the first of which have left.
+    // 20 hits, 10 ms apart, of which the first have left.
     let last = T + 1120;
     die_everywhere(
         || {
@@ -532,7 +532,7 @@ fn dying_while_freeing_blocks() {
     );
 }
 
-/// Several workers, one of which dies now and then.
+/// Several workers, one of which dies from time to time.
 #[test]
 fn workers_never_admit_one_too_many() {
     const WORKERS: u64 = 4;
@@ -546,12 +546,12 @@ fn workers_never_admit_one_too_many() {
                 move || {
                     let clock = TestClock::at(T);
                     let ask = |request: u64| {
-                        // All move on, but the window does not end.
+                        // All clocks advance, but the window does not end.
                         clock.set(T + (request + n) / 32);
                         let key = table.key(b"a");
                         let admission = within(limit * 1000);
                         let counted = table.add(counter, key, &clock, Hits::ONE, admission);
-                        // Some are refunded, and asked for again.
+                        // Some hits are refunded, and requested again.
                         if let Some(receipt) = counted.receipt.filter(|_| request.is_multiple_of(5))
                         {
                             assert!(table.refund(counter, &receipt));
@@ -638,7 +638,7 @@ fn a_hit_at_the_time_of_one_before_times_came_round_leaves_a_millisecond_later()
     assert_eq!(fixture.hits(b"a", again + SIZE + 2), 0);
 }
 
-/// All hits of a key, with their times: a moving window as the reference tells it.
+/// All hits of a key with their times: a moving window by its definition.
 #[derive(Clone, Default)]
 struct Model(Vec<(u64, i64)>);
 
@@ -662,7 +662,7 @@ impl Model {
         }
     }
 
-    /// Returns the reading at `now` for a caller that asks for `cost` more.
+    /// Returns the reading at `now` for a request of `cost` more hits.
     fn count(&self, now: u64, limit: i64, cost: i64) -> MovingCount {
         let oldest = self.live(now).map(|(at, _)| *at).min().unwrap_or(now);
         let mut moments = self.live(now).map(|(at, _)| at + SIZE + 1);
@@ -684,8 +684,8 @@ fn cost() -> impl Strategy<Value = i64> {
     prop_oneof![1000..4000_i64, 1..1000_i64, Just(1), Just(100)]
 }
 
-/// Jumps near those after which times of 35 bits, or ticks of the last use of slots, come round. They are odd, so that
-/// no hit has the time of one before: such a hit counts a millisecond later.
+/// Jumps after which times of 35 bits, or the ticks of slots' last use, nearly recur. They are odd,
+/// so that no hit has the time of an earlier one: such a hit counts one millisecond later.
 fn idle() -> impl Strategy<Value = u64> {
     let round = prop::sample::select(vec![1 << 35, 1 << 36, 3 << 35, 1 << 37]);
     (round, 0..SIZE).prop_map(|(round, more)| round - SIZE + 2 * more + 1)
@@ -709,7 +709,7 @@ proptest! {
             if let Some((_, time)) = idle.filter(|(at, _)| *at == index) {
                 now += time;
             }
-            // Half of the requests come in the same moment as the one before.
+            // Half of the requests arrive in the same millisecond as the previous one.
             now += 2 * (passed.saturating_sub(750) / steps);
             let model = &mut models[usize::from(key)];
             let most = limit.unwrap_or(100_000_000);

@@ -1,5 +1,5 @@
-//! The table's own code under loom, which runs every interleaving of two processes' steps (up to
-//! a number of preemptions), with every value that the memory model lets them read.
+//! Tests the table's own code with loom, which runs every interleaving of two processes' steps, up
+//! to a number of preemptions, with every value that the memory model allows them to read.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release --no-default-features loom_tests`.
 
@@ -23,7 +23,7 @@ use crate::table::*;
 pub(super) const T: u64 = 1_700_000_000_000;
 pub(super) const SIZE: u64 = 1000;
 
-/// A clock that stands still.
+/// A clock that does not advance.
 #[derive(Clone, Copy)]
 pub(super) struct At(pub(super) u64);
 
@@ -37,7 +37,7 @@ impl Clock for At {
     }
 }
 
-/// A table of buckets of two slots, and a counter in it.
+/// A table with buckets of two slots, and a counter in it.
 #[derive(Clone, Copy)]
 struct Fixture {
     table: &'static CounterTable<'static>,
@@ -48,7 +48,7 @@ fn fixture() -> Fixture {
     fixture_of(2)
 }
 
-/// A table, and a counter in it.
+/// Creates a table, and a counter in it.
 pub(super) fn table_and_counter() -> (&'static CounterTable<'static>, Counter) {
     let Fixture { table, counter } = fixture();
     (table, counter)
@@ -62,7 +62,8 @@ fn fixture_of(buckets: usize) -> Fixture {
     fixture_with(buckets, 0)
 }
 
-/// One with a directory and syncs of so many namespaces, and one buffer for their batches.
+/// Creates a table with a directory, syncs of this number of namespaces, and one buffer for
+/// batches.
 fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
     let namespaces = syncs.max(1);
     let parts = Parts {
@@ -112,13 +113,13 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
     Fixture { table, counter }
 }
 
-/// A table, a synced counter in it, and its sync.
+/// Creates a table, a synced counter in it, and its sync.
 pub(super) fn synced() -> (&'static CounterTable<'static>, Counter, SyncState<'static>) {
     let (Fixture { table, counter }, [state, _], _) = syncs();
     (table, counter, state)
 }
 
-/// A table with counters that are levels.
+/// Creates a table with levels.
 fn fixture_of_levels() -> Fixture {
     let Fixture { table, counter } = fixture();
     let kind = StoredKind::Level(LevelKind::Elastic);
@@ -134,7 +135,7 @@ fn fixture_of_levels() -> Fixture {
     }
 }
 
-/// A table with counters that are logs, and slots for their blocks.
+/// Creates a table with logs, and slots for their blocks.
 fn fixture_of_logs() -> Fixture {
     let Fixture { table, counter } = fixture_of(4);
     let kind = StoredKind::Log;
@@ -150,7 +151,7 @@ fn fixture_of_logs() -> Fixture {
     }
 }
 
-/// Keys whose first bucket is the first, whose home is its first slot, and that share a tag.
+/// Returns keys with the same first bucket, its first slot as their home, and the same tag.
 pub(super) fn key(n: u64) -> Key<'static> {
     Key { bytes: b"key", hash: KeyHash([n, 0]) }
 }
@@ -183,7 +184,7 @@ impl Fixture {
     }
 }
 
-/// Runs every interleaving with at most this many preemptions.
+/// Runs every interleaving with at most this number of preemptions.
 pub(crate) fn explore(preemptions: usize, scenario: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -191,7 +192,7 @@ pub(crate) fn explore(preemptions: usize, scenario: impl Fn() + Sync + Send + 's
     builder.check(scenario);
 }
 
-/// Runs both at the same time.
+/// Runs both concurrently.
 pub(super) fn both<A: 'static, B: 'static>(
     one: impl FnOnce() -> A + 'static,
     two: impl FnOnce() -> B + 'static,
@@ -265,7 +266,7 @@ fn two_processes_wake_an_old_counter() {
         for _ in 0..3 {
             fixture.add(key(1), T);
         }
-        // The window that looks like it.
+        // The window with the same stamp.
         let later = T + (1 << 17) * SIZE;
         both(move || fixture.add(key(1), later), move || fixture.add(key(1), later));
         assert_eq!(fixture.counts(key(1), later), (2, 0));
@@ -301,7 +302,7 @@ fn a_hit_of_a_key_that_is_being_evicted_is_not_counted_for_another() {
                 },
                 move || fixture.add(key(1), T).reading.windows().current.whole(),
             );
-            // Counted before the eviction, or anew after it.
+            // Counted before the eviction, or again after it.
             assert!(old == 2 || old == 1, "{old}");
             assert_eq!(new, 1);
             assert!(fixture.counts(key(1), T).0 <= 1);
@@ -392,7 +393,7 @@ fn a_hit_that_meets_a_reset_is_counted_or_gone() {
         both(move || fixture.add(key(1), T), move || table.reset(&counter, key(1), &At(T)));
         let (rate, _) = fixture.counts(key(1), T);
         assert!([0, 1].contains(&rate), "{rate}");
-        // What is pushed, if that is anything.
+        // The pushed difference, if any.
         let mut diff = 0;
         table.take_changes(0, NamespaceIndex(0), UnixMillis(T), |change| {
             diff = change.windows.iter().map(|it| it.local.whole()).sum();
@@ -422,7 +423,7 @@ fn a_refund_that_meets_a_reset_takes_no_more_than_there_is() {
 #[test]
 fn a_rejection_that_meets_another_keys_is_counted_or_noted_as_missed() {
     explore(2, || {
-        // Two entries, which two keys have.
+        // Two entries, for two keys.
         let Fixture { table, counter } = fixture();
         let reject = move |name: &'static [u8], hash| {
             let key = Key { bytes: name, hash: KeyHash([hash, 0]) };
@@ -442,7 +443,7 @@ fn a_rejection_that_meets_another_keys_is_counted_or_noted_as_missed() {
     });
 }
 
-/// A synced counter whose hits the store has, and the term of a lease.
+/// Returns a synced counter whose hits the store has, and the term of a lease.
 fn pushed_counter() -> (Fixture, CounterRef, &'static AtomicU64) {
     let mut fixture = fixture_of(8);
     fixture.counter = fixture.counter.synced(true);
@@ -455,7 +456,7 @@ fn pushed_counter() -> (Fixture, CounterRef, &'static AtomicU64) {
     (fixture, place, term)
 }
 
-/// Takes the lease whose term is 0, and all counters from its holder.
+/// Takes the lease with the term 0, and all counters from its holder.
 fn take_over(table: &CounterTable<'static>, term: &AtomicU64) {
     term.store(1, Release);
     let (namespace, now) = (NamespaceIndex(0), UnixMillis(T));
@@ -474,7 +475,7 @@ fn a_holder_that_lost_the_lease_forgets_nothing_that_was_pushed_since() {
             },
             move || {
                 take_over(table, term);
-                // It is the same word again then.
+                // The word has the same value again.
                 table.forget_pushed(0..16, namespace, now, HELD).unwrap();
                 let all = (Hits::ZERO, Hits::ONE);
                 table.advance_pushed(place, T / SIZE, all, HELD).unwrap();
@@ -518,7 +519,7 @@ fn what_was_pushed_is_read_while_it_is_handed_over() {
     });
 }
 
-/// Two syncs that share a buffer of two records, and those of a batch.
+/// Returns two syncs that share a buffer of two records, and the records of a batch.
 fn syncs() -> (Fixture, [SyncState<'static>; 2], [BatchRecord; 2]) {
     let mut fixture = fixture_with(8, 2);
     fixture.counter = fixture.counter.synced(true);
@@ -547,7 +548,7 @@ fn leased(state: SyncState<'static>, now: u64) -> Lease<'static> {
     state.take_lease(MonotonicMillis(now), LIFETIME).unwrap()
 }
 
-/// Seals as much of a batch as there is room for; returns how much, if the lease was not lost.
+/// Seals as much of a batch as fits. Returns its length, unless the lease was lost.
 fn sealed(lease: &Lease<'static>, records: &[BatchRecord]) -> Option<usize> {
     let capacity = lease.batch_capacity().ok()?;
     lease.seal(&records[..capacity], 7).ok()?;
@@ -580,7 +581,7 @@ fn a_buffer_that_is_given_back_is_the_next_ones_alone() {
         let (ours, (theirs, second)) = both(
             move || {
                 first.acknowledge(1, UnixMillis(T)).unwrap();
-                // It wants one again.
+                // It needs a buffer again.
                 (sealed(&first, &records).unwrap(), first)
             },
             move || {
@@ -615,14 +616,14 @@ fn who_lost_its_lease_writes_into_no_other_batch() {
         );
         let (_, batch) = other.sealed(fixture.table).unwrap();
         assert_eq!(batch, reversed[..capacity]);
-        // What was sealed before is the heir's to send, as it was written.
+        // The new holder sends the batch that was sealed before, as it was written.
         let left = heir.sealed(fixture.table).map(|(_, batch)| batch);
         assert_eq!(left.as_deref(), was_sealed.map(|count| &records[..count]));
         assert!(left.is_none() || capacity == 1);
     });
 }
 
-/// Two processes that look at the clock one after the other, before the window ends and after it.
+/// Two processes read the clock one after another, before the window ends and after it.
 fn race_for_a_level(times: [u64; 2], hits_before: i64, limit: i64) {
     loom::model(move || {
         let fixture = fixture_of_levels();
@@ -639,7 +640,7 @@ fn race_for_a_level(times: [u64; 2], hits_before: i64, limit: i64) {
         let ElasticCount { hits, idle, .. } = reading.into();
         let count = admitted.iter().filter(|it| **it).count() as i64;
         assert_eq!((count, hits.whole()), (limit.whole() - hits_before, limit.whole()));
-        // Both extend.
+        // Both extend the window.
         assert_eq!(Some(T + 2 - idle), times.into_iter().max());
     });
 }
@@ -655,7 +656,8 @@ fn two_that_race_for_a_level_are_both_counted() {
     race_for_a_level([T + 1, T + 2], 1, 3);
 }
 
-/// One is stopped between its looks at the words, while the other changes the counter again and again.
+/// One process is stopped while it reads the words, and the other one changes the counter
+/// repeatedly.
 #[test]
 fn who_reads_a_level_slowly_spoils_no_later_state() {
     explore(4, || {
@@ -669,7 +671,8 @@ fn who_reads_a_level_slowly_spoils_no_later_state() {
     });
 }
 
-/// A log with so many hits, of a millisecond each; a block has two entries, the first of all the base.
+/// Returns a log with this number of hits, each in its own millisecond. A block has two entries;
+/// the first one of all is the base.
 fn fixture_of_hits(hits: u64) -> Fixture {
     let fixture = fixture_of_logs();
     (0..hits).for_each(|n| drop(fixture.add(key(0), T + n)));
@@ -683,7 +686,7 @@ impl Fixture {
     }
 }
 
-/// Two processes ask at these times, after so many hits, of which the first ones may have left.
+/// Two processes ask at these times, after this number of hits, of which the first may have left.
 fn race_for_a_log(preemptions: usize, hits: u64, times: [u64; 2], limit: i64, admitted: usize) {
     explore(preemptions, move || {
         let fixture = fixture_of_hits(hits);
@@ -695,8 +698,8 @@ fn race_for_a_log(preemptions: usize, hits: u64, times: [u64; 2], limit: i64, ad
         let [mine, others] = times;
         let (one, two) = both(move || ask(mine), move || ask(others));
         assert_eq!([one, two].iter().filter(|it| **it).count(), admitted);
-        // Those before have left, unless both were in each other's way to a block: then they leave with
-        // what came next. A hit counts at the other's time if that is later.
+        // Earlier hits have left, unless both processes blocked each other from a block: then they
+        // leave with the next hit. A hit counts at the other's time if that is later.
         let (first, last) = (mine.min(others), mine.max(others));
         let left = fixture.moving_hits(first + SIZE) - admitted as i64;
         assert!(left == 0 || (left > 0 && left <= 1 && hits < 3), "{left}");
@@ -739,7 +742,7 @@ fn a_refund_and_an_append_are_both_seen() {
             );
             assert!(is_refunded && counted.admitted);
             assert_eq!(fixture.moving_hits(T + 10), 2);
-            // The one that is left is the other's.
+            // The hit that is left is the other process's.
             assert_eq!(fixture.moving_hits(T + SIZE + 6), 1);
             assert_eq!(fixture.moving_hits(T + SIZE + 12), 0);
         });

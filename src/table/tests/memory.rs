@@ -1,4 +1,4 @@
-//! Tables on the heap and in files: what is shared, what is refused, and what a killed process leaves.
+//! Tables on the heap and in files: sharing, errors, and the files of killed processes.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -15,7 +15,7 @@ use crate::testing::table::{Process, TestClock, points_of};
 const T: u64 = 1_700_000_000_000;
 const BYTES: usize = 256 << 10;
 
-/// The path of a file that is removed in the end.
+/// The path of a file that is removed at the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -64,7 +64,7 @@ fn count(memory: &TableMemory, key: &str) -> i64 {
     reading.windows().current.whole()
 }
 
-/// A process that may set memory up: no other thread was at it when the process began.
+/// Starts a process that may set memory up; no thread was doing so when it was forked.
 fn process(child: impl FnOnce()) -> Process {
     let turn = setups();
     Process::start(move || {
@@ -95,7 +95,7 @@ fn a_file_is_shared_by_those_who_open_it() {
     drop(one);
     assert_eq!(add(&other, "k"), 3);
     drop(other);
-    // It outlives its users, until the machine starts anew.
+    // The file survives its users, until the machine restarts.
     assert_eq!(count(&place.open(BYTES).unwrap(), "k"), 3);
     const BOOT: u64 = 24;
     file(&place.0).write_all_at(&[1; 8], BOOT).unwrap();
@@ -174,7 +174,7 @@ fn processes_count_every_hit_in_one_file() {
     }
 }
 
-/// Opens a file that may be new, and counts in it.
+/// Opens a file, which may be new, and counts in it.
 fn use_once(place: &Place) {
     let memory = place.open(BYTES).unwrap();
     for _ in 0..3 {
@@ -231,6 +231,6 @@ fn a_process_that_joins_a_sync_leaves_it_to_the_others() {
     let index = one.table().namespace(b"api").unwrap();
     let first = one.table().join_sync(index, 2).unwrap();
     assert!(join(&other, 2) && !first[0].is_superseded());
-    // Another store has other shards.
+    // Another store has another number of shards.
     assert!(join(&other, 3) && first[0].is_superseded());
 }

@@ -13,7 +13,7 @@ const T: u64 = 1_700_000_000_000 / SIZE * SIZE;
 const SIZE: u64 = 60_000;
 const NUMBER: u64 = T / SIZE;
 
-/// A node of so many that live, which keeps such a share of a limit for a while.
+/// One of several living nodes, with a share of a limit that it may keep.
 struct Near {
     fixture: Fixture,
     state: SyncState<'static>,
@@ -37,7 +37,7 @@ impl Near {
         &self.fixture.shared.table
     }
 
-    /// Asks for a hit under a limit; returns whether it was counted.
+    /// Requests a hit under a limit. Returns whether it was counted.
     fn hit(&self, key: &[u8], limit: i64, algorithm: Algorithm) -> bool {
         let Fixture { counter, clock, .. } = &self.fixture;
         let admission = Admission::Within(hits(limit), algorithm);
@@ -63,7 +63,7 @@ impl Near {
         table.take_due(counter.namespace(), self.share, clock.now())
     }
 
-    /// Notes that the store has all that this node counted of a key.
+    /// Records that the store has all hits of this node's for a key.
     fn push(&self, key: &[u8]) {
         let (table, counter) = (self.table(), self.counter(key));
         let Fixture { counter: of, clock, .. } = &self.fixture;
@@ -91,7 +91,7 @@ fn percent(share: u32) -> EarlyShare {
 
 #[test]
 fn a_counter_is_due_when_its_unpushed_hits_reach_a_part_of_what_remains() {
-    // u >= (L - u) / 2N, or what the share is, or one.
+    // u >= (L - u) / 2N, or the share, or one.
     for (limit, nodes, share, expected) in [
         (1000, 1, 2, 334),
         (1000, 2, 2, 200),
@@ -115,7 +115,7 @@ fn what_others_counted_makes_a_counter_due_earlier() {
     near.set_remote(b"k", NUMBER, 500);
     // 20 u >= 1000 - 500 - u.
     assert_eq!(near.until_due(1000, Algorithm::Fixed, 100), Some(23));
-    // The store has them: from there on, 20 u >= 476 - u.
+    // The store has the hits: from there on, 20 u >= 476 - u.
     near.take_due();
     near.push(b"k");
     assert_eq!(near.until_due(1000, Algorithm::Fixed, 100), Some(23));
@@ -127,7 +127,7 @@ fn what_others_counted_makes_a_counter_due_earlier() {
     near.take_due();
     near.push(b"k");
     near.set_remote(b"k", NUMBER, 920);
-    // Two percent for ten nodes are two.
+    // Two percent for ten nodes: two hits.
     assert_eq!(near.until_due(1000, Algorithm::Fixed, 100), Some(2));
 }
 
@@ -242,7 +242,7 @@ fn the_worker_that_synced_last_is_woken_once_and_another_if_it_does_not_come() {
         near.hit(key, 10, Algorithm::Fixed);
         core::mem::take(&mut *woken.lock().unwrap())
     };
-    // None has synced.
+    // No worker has synced.
     assert_eq!((hit_at(b"a", 0), near.state.is_rung()), (vec![7], true));
     assert!(hit_at(b"b", 50).is_empty());
     near.state.begin_early(3);
@@ -250,7 +250,7 @@ fn the_worker_that_synced_last_is_woken_once_and_another_if_it_does_not_come() {
     near.take_due();
     assert_eq!(hit_at(b"a", 51), [3]);
     assert!(hit_at(b"a", 60).is_empty());
-    // It has not come.
+    // The woken worker does not react.
     assert_eq!(hit_at(b"a", 102), [7]);
     assert!(hit_at(b"b", 103).is_empty());
     near.state.begin_early(3);
@@ -311,12 +311,12 @@ fn hits_above_a_limit_are_told_of_the_last_ones_that_the_store_has() {
         near.hit(b"k", 100, Algorithm::Sliding);
     }
     near.push(b"k");
-    // 100 here, and what others have.
+    // 100 hits here, and others' hits.
     for (others, diff, expected) in [(0, 100, 0), (30, 100, 30), (30, 10, 10), (500, 100, 100)] {
         near.set_remote(b"k", NUMBER, others);
         assert_eq!(excess(NUMBER, diff, T), expected, "{others} {diff}");
     }
-    // Half of the window before counts, until the window has ended.
+    // Half of the previous window counts, until the window ends.
     near.set_remote(b"k", NUMBER, 0);
     near.set_remote(b"k", NUMBER - 1, 60);
     assert_eq!(excess(NUMBER, 100, T + SIZE / 2), 30);

@@ -6,7 +6,7 @@ use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 use crate::table::*;
 
-/// A table with one cell, in which a hit of each of two keys makes it due, and the sync.
+/// Returns a table with one cell, in which a hit makes each of two keys due, and the sync.
 fn two_keys_near_their_limits()
 -> (&'static CounterTable<'static>, [impl Fn() + Send + 'static; 2], SyncState<'static>) {
     let (table, counter, state) = synced();
@@ -15,7 +15,7 @@ fn two_keys_near_their_limits()
         let admission = Admission::Within(Hits::from_thousandths(limit), Algorithm::Fixed);
         table.add(&counter, key(number), &At(T), Hits::ONE, admission);
     };
-    // They have their places, and their names: with this limit, none is due yet.
+    // The keys have slots and names. With this limit, none is due yet.
     hit(1, 1_000_000);
     hit(2, 1_000_000);
     state.record_nodes(1);

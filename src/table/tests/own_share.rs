@@ -1,4 +1,4 @@
-//! Admissions of a node alone.
+//! Admissions of a node without its store.
 
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::{Hits, hits};
@@ -11,8 +11,8 @@ const T: u64 = 1_700_000_000_000 / SIZE * SIZE;
 const SIZE: u64 = 60_000;
 const NUMBER: u64 = T / SIZE;
 
-/// A node of so many, which has pushed `own` hits of a key in the window before; others counted so many then.
-/// The store is away.
+/// One of several nodes, which has pushed `own` hits of a key in the previous window; `others` are
+/// the other nodes' hits. The store is down.
 struct Alone {
     fixture: Fixture,
     state: SyncState<'static>,
@@ -53,7 +53,7 @@ impl Alone {
         table.advance_pushed(counter, window, (Hits::ZERO, hits(own)), HELD).unwrap();
     }
 
-    /// Returns how many of 2000 hits are admitted under a limit.
+    /// Returns how many of 2000 hits a limit admits.
     fn admitted(&self, limit: i64, algorithm: Algorithm) -> usize {
         let Fixture { shared, counter, clock } = &self.fixture;
         let admission = Admission::Within(hits(limit), algorithm);
@@ -66,15 +66,15 @@ impl Alone {
 #[test]
 fn a_node_admits_its_share_of_a_limit() {
     for (nodes, own, others, expected) in [
-        // Of those that came last, or one node's.
+        // The share of the last hits, or one node's.
         (10, 500, Some(500), 500),
         (10, 900, Some(100), 900),
         (10, 10, Some(990), 100),
         (10, 0, Some(1000), 100),
         (3, 1, Some(999), 333),
-        // None of others.
+        // No hits of others.
         (10, 50, None, 1000),
-        // Nothing is known.
+        // No counts are known.
         (10, 0, None, 100),
         (1, 0, None, 1000),
         // Less than a hit.
@@ -109,7 +109,7 @@ fn what_is_known_of_all_is_a_bound_still() {
 #[test]
 fn a_sliding_window_has_its_share_too() {
     let alone = Alone::new(10, 400, Some(600));
-    // 800 of 2000, and 400 in the window before.
+    // 800 of 2000, and 400 in the previous window.
     assert_eq!(alone.admitted(2000, Algorithm::Sliding), 400);
     alone.fixture.clock.set(T + SIZE / 2);
     assert_eq!(alone.admitted(2000, Algorithm::Sliding), 200);

@@ -1,4 +1,4 @@
-//! Reserves: by themselves, while many spend them, and by a process that dies.
+//! Reserves: alone, with concurrent spenders, and after a process's death.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::thread;
@@ -100,7 +100,7 @@ fn what_was_granted_is_spent_in_its_window() {
     }
     assert_eq!(fixture.spend(5, T).unwrap().left, Hits::ZERO);
     assert!(fixture.spend(0, T).is_none());
-    // What is left of it is not of the windows whose stamp is the same.
+    // The rest does not belong to windows with the same stamp.
     assert!(fixture.grant(1, WINDOW));
     assert!(fixture.spend(1, T + (1 << 17) * SIZE).is_none());
 }
@@ -113,7 +113,7 @@ fn what_is_put_back_is_there_again() {
     let spent = fixture.spend(2, T).unwrap();
     assert!(table.put_back(&fixture.reserve(), &spent.receipt.unwrap()));
     assert_eq!(fixture.left(WINDOW), 3);
-    // Not what is of a window before.
+    // Not the hits of an earlier window.
     let spent = fixture.spend(2, T).unwrap();
     assert!(fixture.grant(3, WINDOW + 2));
     table.spend(&fixture.reserve(), hits(1), UnixMillis(T + 2 * SIZE)).unwrap();
@@ -136,7 +136,7 @@ fn reserves_of_other_limits_are_others() {
     }
     let size = WindowSize::from_millis(SIZE).unwrap();
     assert_eq!(fixture.reserve().size(), size);
-    // Nor is one a counter.
+    // A counter is not a reserve.
     let counter = fixture.counter;
     assert!(!table.has(&counter, fixture.key()));
     assert_eq!(fixture.diffs(), []);
@@ -149,14 +149,14 @@ fn what_is_left_is_given_back_once() {
     fixture.spend(2, T).unwrap();
     assert_eq!((fixture.drain(WINDOW), fixture.drain(WINDOW)), (3, 0));
     assert!(fixture.spend(1, T).is_none());
-    // The next part is as any.
+    // The next part is an ordinary one.
     fixture.grant(4, WINDOW);
     assert_eq!(fixture.left(WINDOW), 4);
     assert!(fixture.give_back(3, WINDOW));
     assert_eq!(fixture.diffs(), [(WINDOW, -3)]);
     assert!(fixture.give_back(1, WINDOW - 1));
     assert_eq!(fixture.diffs(), [(WINDOW - 1, -1), (WINDOW, -3)]);
-    // A window of which another has taken the place.
+    // A later window has the column now.
     assert!(!fixture.give_back(1, WINDOW - 2));
     assert!(!fixture.grant(1, WINDOW - 2));
     assert_eq!((fixture.drain(WINDOW - 2), fixture.left(WINDOW)), (0, 4));
@@ -177,10 +177,10 @@ fn a_store_that_lost_everything_gets_nothing_back() {
     assert!(fixture.spend(0, T).is_none());
     assert_eq!(fixture.drain(WINDOW), 0);
     assert_eq!(fixture.diffs(), [(WINDOW, 2)]);
-    // What the new one charges is spent.
+    // Hits of a new grant can be spent.
     fixture.grant(2, WINDOW);
     assert_eq!(fixture.spend(2, T).unwrap().left, Hits::ZERO);
-    // Of another namespace, nothing is forgotten.
+    // The hits of another namespace stay.
     fixture.grant(2, WINDOW);
     table.forget_reserves(table.namespace(b"other").unwrap(), HELD).unwrap();
     assert_eq!(fixture.left(WINDOW), 2);
@@ -193,7 +193,7 @@ fn a_store_that_lost_what_it_had_charged_gets_nothing_back_that_is_not_pushed() 
     let clock = TestClock::at(T);
     fixture.grant(5, WINDOW);
     fixture.give_back(3, WINDOW);
-    // The store has that.
+    // The store has these hits.
     let mut pushed = None;
     for group in 0..table.change_groups() {
         table.take_changes(group, namespace, UnixMillis(T), |change| {
@@ -210,7 +210,7 @@ fn a_store_that_lost_what_it_had_charged_gets_nothing_back_that_is_not_pushed() 
     let counted = Admission::Unconditional;
     table.add(&fixture.counter, fixture.key(), &clock, hits(2), counted);
     assert_eq!(fixture.diffs(), [(WINDOW, 2)]);
-    // Of another namespace, nothing is void.
+    // The reserves of another namespace stay.
     fixture.grant(2, WINDOW);
     let other = table.namespace(b"other").unwrap();
     table.void_reserves(other, HELD).unwrap();
@@ -239,7 +239,7 @@ fn many_spend_no_more_than_was_granted() {
         for number in 0..THREADS {
             let (spent, drained, granted) = (&spent, &drained, &granted);
             scope.spawn(move || {
-                // SAFETY: the fixture outlives the scope; its table may be used by any number of threads.
+                // SAFETY: the fixture outlives the scope, and any thread may use its table.
                 let fixture = unsafe { &*(address as *const Fixture) };
                 for round in 0..2000 {
                     if round % 7 == number {
@@ -294,7 +294,7 @@ fn dying_with_a_reserve_admits_nothing_twice() {
             let of_point = match point {
                 "reserve.spent" => Some((3, 0)),
                 "reserve.granted" => Some((5, 0)),
-                // It stays charged.
+                // The hits stay charged.
                 "reserve.drained" => Some((0, 0)),
                 "reserve.given_back" => Some((0, 5)),
                 _ => None,

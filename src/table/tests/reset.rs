@@ -1,4 +1,4 @@
-//! Counters that are set to zero: by themselves, while others count, and by a process that dies.
+//! Resets: alone, with concurrent hits, and after a process's death.
 
 use std::thread;
 
@@ -60,7 +60,7 @@ impl Fixture {
         T / SIZE
     }
 
-    /// Has the rest of the cluster count so many hits in the current window and the one before.
+    /// Records this number of other nodes' hits in the current window and the previous one.
     fn count_elsewhere(&self, current: i64, previous: i64) {
         let table = &self.shared.table;
         let counter = table.make_room_for(&self.counter, self.key(), &self.clock);
@@ -70,7 +70,7 @@ impl Fixture {
         table.set_remote(counter, self.number() - 1, hits(previous), now, HELD).unwrap();
     }
 
-    /// The diffs that the next flush pushes, by their windows.
+    /// Returns the differences of the next flush, by window.
     fn diffs(&self) -> Vec<(u64, i64)> {
         let (table, mut diffs) = (&self.shared.table, Vec::new());
         let now = UnixMillis(self.clock.seen.get());
@@ -106,7 +106,7 @@ fn a_key_begins_anew_whatever_is_kept_of_it() {
         let late = fixture.add(2);
         fixture.reset();
         assert_eq!(fixture.rate(), 0, "{kind:?}");
-        // Nothing of a request from before is left to be taken back.
+        // No hit of an earlier request is left to refund.
         let receipt = late.receipt.unwrap();
         fixture.add(1);
         fixture.shared.table.refund(&fixture.counter, &receipt);
@@ -131,7 +131,7 @@ fn a_synced_key_is_set_to_zero_by_what_is_pushed() {
     fixture.add(2);
     assert_eq!(fixture.rate(), 2);
     assert_eq!(fixture.diffs(), [(number - 1, -10), (number, -18)]);
-    // What others had not pushed.
+    // Hits that other nodes had not pushed.
     fixture.count_elsewhere(24, 11);
     assert_eq!(fixture.rate(), 7);
     fixture.reset();
@@ -229,7 +229,7 @@ fn dying_while_resetting() {
             |fixture, point| {
                 let before = if is_synced { 38 } else { 8 };
                 assert!([0, 25, before].contains(&fixture.rate()), "{point}");
-                // What was changed is pushed, whoever finds it.
+                // The change is pushed, whichever worker finds it.
                 let is_changed = fixture.rate() != before;
                 assert_eq!(is_synced && is_changed, is_changed && !fixture.diffs().is_empty());
                 fixture.reset();

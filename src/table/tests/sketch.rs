@@ -1,5 +1,5 @@
-//! The keys that were rejected most: exact counts are within what a sketch says, whoever counts, and wherever
-//! a process dies.
+//! The most rejected keys: exact counts are within a sketch's bounds, with concurrent processes,
+//! and after a death at any point.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -52,7 +52,7 @@ fn bounds(top: &TopRejected) -> BTreeMap<String, (u64, u64)> {
     bounds
 }
 
-/// Whether what a sketch says is true of exact counts.
+/// Checks that exact counts are within a sketch's bounds.
 fn is_true(top: &TopRejected, exact: &BTreeMap<String, u64>) -> Result<(), String> {
     let bounds = bounds(top);
     let least = match bounds.len() < top.followed {
@@ -68,7 +68,7 @@ fn is_true(top: &TopRejected, exact: &BTreeMap<String, u64>) -> Result<(), Strin
     Ok(())
 }
 
-/// Has all counts of a minute be halved.
+/// Halves all counts at the start of a minute.
 fn halve(exact: &mut BTreeMap<String, u64>) {
     exact.values_mut().for_each(|count| *count /= 2);
 }
@@ -90,7 +90,7 @@ fn the_keys_that_are_rejected_most_come_first() {
     fixture.reject("b", T + 2 * MINUTE);
     let halved = [key("2001:db8::1", 1), key("b", 1)];
     assert_eq!(fixture.top(T + 2 * MINUTE).keys, halved);
-    // A clock that is set back does not halve anything once more.
+    // A clock that was set back does not halve again.
     fixture.reject("b", T);
     fixture.reject("b", T + 2 * MINUTE);
     assert_eq!(fixture.top(T + 2 * MINUTE).keys[0], key("b", 3));
@@ -98,7 +98,7 @@ fn the_keys_that_are_rejected_most_come_first() {
 
 #[test]
 fn each_namespace_has_its_own_keys_as_far_as_there_is_room() {
-    // Four sketches of some forty keys.
+    // Four sketches with about forty keys each.
     let fixture = Fixture::new(1 << 20);
     let table = &fixture.shared.table;
     let followed = fixture.top(T).followed;
@@ -117,7 +117,7 @@ fn each_namespace_has_its_own_keys_as_far_as_there_is_room() {
     let expected: Vec<_> = (1..5).map(|count| (count, followed)).collect();
     assert_eq!(counts[..4], expected);
     assert_eq!(counts[4], (0, 0));
-    // The smallest zones have none.
+    // The smallest zones have no sketches.
     let small = Fixture::new(64 << 10);
     small.reject("k", T);
     assert_eq!(small.top(T), TopRejected::default());
@@ -125,7 +125,7 @@ fn each_namespace_has_its_own_keys_as_far_as_there_is_room() {
 
 #[test]
 fn a_namespace_that_is_gone_gives_its_keys_back() {
-    // As many namespaces as have a place, all of which get a sketch of the next zone.
+    // As many namespaces as have an entry; all of them get a sketch in the next zone.
     let shared = SharedTable::new(1 << 20);
     let table = &shared.table;
     let room = ZoneRoom::of(1 << 20).namespaces + 64;
@@ -150,7 +150,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Few keys that come often, and many that do not, over some minutes.
+    /// Few keys that arrive often, and many that do not, over some minutes.
     #[test]
     fn exact_counts_are_within_the_bounds(
         steps in prop::collection::vec((0..4_u32, 0..400_u32, 0..300_u32), 1..4000),
@@ -182,7 +182,7 @@ fn exact_counts_are_within_the_bounds_whoever_counts() {
     const TIMES: u64 = 50_000;
     let fixture = Fixture::new(1 << 20);
     let key = |n: u64| match n % 3 {
-        // Some keys come often; the others take entries from each other all the time.
+        // Some keys arrive often; the others take entries from each other all the time.
         0 => format!("rare {}", (n * n) % 5003),
         _ => format!("often {}", n % 11),
     };
@@ -241,7 +241,7 @@ fn dying_while_counting_a_rejection() {
             crowd(&Fixture::new(1 << 20), &mut exact, T);
             let before = fixture.top(T);
             assert!(before.keys.len() + 1 >= before.followed, "{point}");
-            // The lock of the one that died has ended. Its last rejections may be counted, or not.
+            // The lock of the dead process has expired. Its last rejections may be counted, or not.
             crowd(fixture, &mut exact, T + 1000);
             fixture.reject("new", T + 1000);
             let top = fixture.top(T + 1000);

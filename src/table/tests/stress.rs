@@ -1,4 +1,4 @@
-//! Many processes at once: every hit is in the sum of its window, once.
+//! Many concurrent processes: every hit is in the sum of its window exactly once.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,10 +14,10 @@ const HITS: u64 = 10_000_000;
 const HOT_KEYS: u64 = 32;
 /// Windows turn every few milliseconds.
 const SIZE: u64 = 5;
-/// Windows that can be told apart: more than pass during the test.
+/// Windows that can be distinguished; more than pass during the test.
 const WINDOWS: u64 = 1 << 16;
 
-/// The real clock, looked at once in a while, as nginx does.
+/// The real clock, read from time to time, as nginx does.
 struct CachedClock(core::cell::Cell<u64>);
 
 impl CachedClock {
@@ -37,7 +37,7 @@ impl Clock for CachedClock {
     }
 }
 
-/// The answers to the callers about one key in one window.
+/// The answers to callers about one key in one window.
 #[derive(Default)]
 #[repr(C)]
 struct Told {
@@ -47,12 +47,12 @@ struct Told {
     largest: AtomicU64,
 }
 
-/// Zeroed memory that a `fork` shares, and that lasts until the test process ends.
+/// Returns zeroed memory that a `fork` shares, and that lasts until the test process ends.
 fn shared<T>(count: usize) -> &'static [T] {
     let len = size_of::<T>() * count;
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping of so many bytes, for which zero is a valid value.
+    // SAFETY: a new mapping of this size, for which zero is a valid value.
     unsafe {
         let start = libc::mmap(core::ptr::null_mut(), len, protection, flags, -1, 0);
         assert_ne!(start, libc::MAP_FAILED);
@@ -80,8 +80,8 @@ fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
             if n % 64 == 0 {
                 clock.fresh();
             }
-            // One in eight is a cold key: they fill the table several times over, but slowly enough
-            // that there is always one whose windows have ended to make room.
+            // One in eight is a cold key. Cold keys fill the table several times, but slowly enough
+            // that there is always one with ended windows to evict.
             let is_hot = !random.is_multiple_of(8);
             let key = if is_hot { (random >> 8) % HOT_KEYS } else { random | 1 << 63 };
             let bytes = key.to_ne_bytes();
@@ -104,8 +104,8 @@ fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
         assert_eq!(process.wait(), None);
     }
 
-    // If n callers were told a largest count of n, and counts whose sum and sum of squares are
-    // those of 1 to n, then they were told 1 to n: no hit is missing, and none is there twice.
+    // If n callers got a largest count of n, and counts whose sum and sum of squares are those of 1
+    // to n, then they got 1 to n: no hit is missing or counted twice.
     let (mut windows, mut hits) = (0, 0);
     for (index, told) in told.iter().enumerate() {
         let n = told.hits.load(SeqCst);
@@ -137,7 +137,7 @@ fn a_limit_is_never_exceeded_and_fully_used_by_many_processes() {
         for n in 0..LIMIT {
             let counted = table.add(&counter, table.key(b"k"), &clock, Hits::ONE, limit);
             match counted.receipt {
-                // Every third is given back.
+                // Every third hit is refunded.
                 Some(receipt) if n % 3 == 0 => drop(table.refund(&counter, &receipt)),
                 Some(_) => drop(admitted[0].fetch_add(1, SeqCst)),
                 None => {}
@@ -164,7 +164,7 @@ fn a_stopped_process_delays_nobody() {
             table.add(&counter, hash, &clock, Hits::ONE, Admission::Unconditional);
         }
     };
-    // Stopped at some instruction of some insertion, over and over; the others go on.
+    // A process is stopped at some instruction of an insertion, repeatedly; the others continue.
     let stopped = Process::start(|| insert_many("stopped", u32::MAX));
     for round in 0..200 {
         stopped.signal(libc::SIGSTOP);
@@ -186,7 +186,7 @@ fn every_key_that_is_synced_is_found_by_who_takes_the_changes() {
         let year = WindowSize::MAX_MILLIS;
         let counter = table.counter_in(b"default", StoredKind::Windows, year);
         let counter = counter.synced(true);
-        // Neighbours in the table that are made at the same time.
+        // Neighbours in the table that are inserted at the same time.
         let worker = |process: u64| {
             for n in 0..KEYS {
                 let key = format!("of process {process}, and long enough for two parts: {n}");

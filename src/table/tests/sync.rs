@@ -1,4 +1,4 @@
-//! Names and changes of synced counters, and notes of what the store has and tells.
+//! Names and changes of synced counters, and records of the store's hits.
 
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::{Hits, hits};
@@ -40,7 +40,7 @@ impl Fixture {
     }
 }
 
-/// A key of `len` bytes, different for each `n`.
+/// Returns a key of `len` bytes, different for each `n`.
 fn long_key(n: usize, len: usize) -> Vec<u8> {
     let mut key = format!("{n}:").into_bytes();
     key.extend((key.len()..len).map(|i| (i * 7 + n) as u8));
@@ -100,12 +100,12 @@ fn what_the_store_has_is_not_a_change() {
     table.record_again(change.counter);
     let left = fixture.take().remove(0).windows[0];
     assert_eq!((left.local, left.pushed), (hits(5), hits(3)));
-    // An answer that comes late changes nothing.
+    // A late answer changes nothing.
     table.advance_pushed(change.counter, number, (hits(0), hits(2)), HELD).unwrap();
     table.advance_pushed(change.counter, number, (hits(3), hits(5)), HELD).unwrap();
     table.record_again(change.counter);
     assert_eq!(fixture.take(), []);
-    // Given back after it was pushed: the diff is negative.
+    // Refunded after the push: the difference is negative.
     let admission = Admission::Unconditional;
     let counted = table.add(&fixture.counter, table.key(b"a"), &fixture.clock, hits(1), admission);
     assert_eq!(fixture.take().len(), 1);
@@ -115,8 +115,8 @@ fn what_the_store_has_is_not_a_change() {
     assert_eq!((back.local, back.pushed), (hits(5), hits(6)));
 }
 
-/// The first part of a key's name is lost to another counter. A process that was about to drop what is left of it is
-/// stopped, while others give the key a name in the same slot, and push its hits.
+/// The first part of a key's name is lost to another counter. A process that was about to remove
+/// the link to it is stopped, while others give the key a name in the same slot, and push its hits.
 #[test]
 fn a_process_that_is_stopped_drops_no_name_that_came_later() {
     let mut is_same_slot = 0;
@@ -165,7 +165,7 @@ fn the_rest_of_the_cluster_counts_too() {
     assert_eq!(fixture.current(b"a"), hits(3));
     table.set_remote(change.counter, number, hits(-20), fixture.clock.now(), HELD).unwrap();
     assert_eq!(fixture.current(b"a"), Hits::ZERO);
-    // It is no change of this node's.
+    // This is not a change of this node.
     assert_eq!(fixture.take(), []);
 }
 
@@ -232,7 +232,7 @@ fn keys_of_mixed_lengths_do_not_starve_each_other() {
         fixture.clock.set(T + n as u64 / 100);
     }
     assert_eq!(fixture.current(b"busy"), hits(2000));
-    // The last keys of every length are there, with their names.
+    // The last keys of every length exist, with their names.
     let changes = fixture.take();
     for len in lengths {
         assert!(changes.iter().any(|change| change.key.len() == len), "{len}");
@@ -257,7 +257,7 @@ fn a_full_table_counts_what_it_loses_unsent() {
     let unsent = table.zone_stats();
     assert!(unsent.evicted_unsent > 500 && unsent.evicted_sent == 0, "{unsent:?}");
 
-    // What the store has goes before what it has not.
+    // A counter whose hits the store has is evicted before others.
     for change in fixture.take() {
         let WindowChange { number, local, .. } = change.windows[0];
         table.advance_pushed(change.counter, number, (hits(0), local), HELD).unwrap();
@@ -309,15 +309,15 @@ fn counts_saturate_and_nobody_is_admitted_by_that() {
     let pushed = WindowChange { number, local: Hits::MAX, pushed: Hits::ZERO };
     assert_eq!(change.windows, [pushed]);
     table.advance_pushed(change.counter, number, (Hits::ZERO, Hits::MAX), HELD).unwrap();
-    // What others counted, as the store's total says it, which saturates too.
+    // Other nodes' hits by the store's total, which saturates, too.
     for others in [Hits::ZERO, Hits::ONE, Hits::MAX] {
         table.set_remote(change.counter, number, others, fixture.clock.now(), HELD).unwrap();
         assert!(is_refused(), "{others}");
-        // There is nothing more to push.
+        // There is nothing left to push.
         add(Hits::MAX, Admission::Unconditional);
         assert!(fixture.take().iter().all(|it| it.windows.is_empty()));
     }
-    // What was admitted before, and is given back now, is no more than was counted then.
+    // A refund is limited to the hits that were counted.
     table.set_remote(change.counter, number, Hits::ZERO, fixture.clock.now(), HELD).unwrap();
     table.refund(&fixture.counter, &admitted.receipt.unwrap());
     assert_eq!(fixture.current(b"a"), Hits::MAX.minus(Hits::ONE));
@@ -327,7 +327,7 @@ fn counts_saturate_and_nobody_is_admitted_by_that() {
 #[test]
 fn memory_per_key_is_bounded() {
     const LEN: usize = 10 << 20;
-    // At which key the first one is evicted is a matter of chance.
+    // The key at which the first eviction happens is random.
     const TABLES: u64 = 8;
     for (is_synced, at_most) in [(false, 128), (true, 192)] {
         let mut keys = 0;
@@ -356,7 +356,7 @@ fn lease<'m>(fixture: &'m Fixture, now: u64) -> Option<Lease<'m>> {
     states[0].take_lease(MonotonicMillis(now), LIFETIME)
 }
 
-/// The changes as records of a batch that sends them whole.
+/// Returns the changes as records of a batch that sends them completely.
 fn records(changes: &[Change]) -> Vec<BatchRecord> {
     let windows = changes.iter().flat_map(|change| {
         change.windows.iter().map(|window| BatchRecord {
@@ -378,7 +378,7 @@ fn a_lease_has_one_holder_until_it_ends_or_is_given_back() {
     first.renew(MonotonicMillis(2000), LIFETIME).unwrap();
     assert!(lease(&fixture, 2000 + LIFETIME - 1).is_none());
 
-    // It was not released: the next holder has to look for what the last one knew.
+    // The lease was not released, so the next holder must check all counters.
     let second = lease(&fixture, 2000 + LIFETIME).unwrap();
     assert_eq!(second.repair(), Repair::FindChanges);
     assert_eq!(first.renew(MonotonicMillis(9000), LIFETIME), Err(LeaseLost));
@@ -395,7 +395,8 @@ fn what_is_noted_without_the_lease_has_everything_fetched_anew() {
     first.set_position(Some([4, 0])).unwrap();
     let second = lease(&fixture, 1000 + LIFETIME).unwrap();
     second.repaired().unwrap();
-    // The second asks for what came after its position, while the first wakes, and notes old totals.
+    // The second holder fetches the changes after its position, while the first one continues and
+    // records old totals.
     second.fetch_anew_if_due().unwrap();
     assert_eq!(second.position(), Some([4, 0]));
     assert_eq!(first.confirm_applied(), Err(LeaseLost));
@@ -435,7 +436,7 @@ fn a_batch_has_a_buffer_while_it_is_sealed_and_else_a_record_of_its_own() {
     let now = MonotonicMillis(1000);
     let leases: Vec<_> =
         states.iter().map(|state| state.take_lease(now, LIFETIME).unwrap()).collect();
-    // Each shard has a batch on its way, for a store that is away: the late ones have a small one.
+    // Each shard has a batch in flight to a store that is down; the late ones have a small one.
     let mut sizes = Vec::new();
     for (lease, first) in leases.iter().zip(0..) {
         let size = lease.batch_capacity().unwrap();
@@ -450,11 +451,11 @@ fn a_batch_has_a_buffer_while_it_is_sealed_and_else_a_record_of_its_own() {
         let sealed = sent[first..first + 1].to_vec();
         assert_eq!(lease.sealed(table), Some((name(1, 7), sealed)));
     }
-    // The next holder has it, whatever is claimed meanwhile.
+    // The next holder has the batch, whatever is claimed meanwhile.
     let later = MonotonicMillis(1000 + LIFETIME);
     let successor = states[0].take_lease(later, LIFETIME).unwrap();
     assert_eq!(successor.sealed(table), Some((name(1, 7), sent[..1].to_vec())));
-    // What one of them does not need any more, the next one has.
+    // A buffer that one does not need any more goes to the next one.
     let late = &leases[63];
     assert_eq!(late.acknowledge(1, UnixMillis(0)), Ok(()));
     assert_eq!(late.batch_capacity(), Ok(1));
@@ -465,7 +466,7 @@ fn a_batch_has_a_buffer_while_it_is_sealed_and_else_a_record_of_its_own() {
     assert_eq!(late.batch_capacity(), Ok(sizes[0]));
     assert_eq!(late.seal(&sent[..sizes[0]], 8), Ok(name(2, 8)));
     assert_eq!(late.sealed(table), Some((name(2, 8), sent[..sizes[0]].to_vec())));
-    // One that was claimed and not used is given back.
+    // A buffer that was claimed and not used is released.
     late.acknowledge(2, UnixMillis(0)).unwrap();
     assert_eq!(late.batch_capacity(), Ok(sizes[0]));
     late.release();
@@ -481,13 +482,13 @@ fn a_buffer_is_claimed_from_one_that_died_unless_its_batch_is_sealed() {
     let sent = records(&fixture.take());
     let states = table.sync_states(fixture.counter.namespace(), 2).unwrap();
     let take = |shard: usize, at| states[shard].take_lease(MonotonicMillis(at), LIFETIME);
-    // In a zone of this size there is one buffer.
+    // A zone of this size has one buffer.
     let dead = take(0, 1000).unwrap();
     assert_eq!(dead.batch_capacity(), Ok(8));
     let other = take(1, 1000).unwrap();
     assert_eq!(other.batch_capacity(), Ok(1));
     other.release();
-    // Until another worker has the lease, the first one may be slow.
+    // Until another worker has the lease, the first one may only be slow.
     let other = take(1, 8000).unwrap();
     assert_eq!(other.batch_capacity(), Ok(1));
     other.release();
@@ -495,11 +496,11 @@ fn a_buffer_is_claimed_from_one_that_died_unless_its_batch_is_sealed() {
     let other = take(1, 8000).unwrap();
     assert_eq!(other.batch_capacity(), Ok(8));
     assert_eq!(other.seal(&sent, 9), Ok(name(1, 9)));
-    // It wakes, and changes nothing.
+    // It continues, and changes nothing.
     assert_eq!(dead.seal(&sent, 9), Err(LeaseLost));
     assert_eq!(successor.batch_capacity(), Ok(1));
     assert_eq!(other.sealed(table), Some((name(1, 9), sent.clone())));
-    // A new epoch has no use for it.
+    // A new epoch does not need it.
     other.enter_epoch(7).unwrap();
     successor.release();
     let successor = take(0, 8000).unwrap();
@@ -514,7 +515,7 @@ fn a_node_has_an_id_that_lasts() {
     assert_ne!(node, [0, 0]);
 }
 
-/// The name of a batch that was sealed by a test.
+/// Returns the name of a batch that a test has sealed.
 fn name(number: u64, nonce: u32) -> BatchName {
     BatchName { number, nonce }
 }
@@ -543,7 +544,7 @@ fn a_sealed_batch_is_sent_again_by_whoever_takes_over() {
     assert_eq!(second.sealed(table), None);
     assert_eq!(second.acknowledged(), name(1, 0x12_3456));
 
-    // The first one wakes, and can seal nothing.
+    // The first one continues, and can seal nothing.
     assert_eq!(first.seal(&sent, 9), Err(LeaseLost));
     assert_eq!(first.acknowledge(2, UnixMillis(0)), Err(LeaseLost));
     let left = records(&fixture.take());
@@ -552,7 +553,7 @@ fn a_sealed_batch_is_sent_again_by_whoever_takes_over() {
     assert_eq!(second.seal(&left, 3), Ok(name(2, 3)));
     assert_eq!(second.sealed(table), Some((name(2, 3), left)));
     assert_eq!(second.acknowledged(), name(1, 0x12_3456));
-    // A shorter life takes nothing from a longer one.
+    // A shorter life does not shorten a longer one.
     second.acknowledge(2, UnixMillis(40_000)).unwrap();
     assert_eq!((second.acknowledged(), second.known_until()), (name(2, 3), UnixMillis(50_000)));
 }
@@ -639,13 +640,13 @@ fn epochs_in_which_something_was_pushed_are_remembered() {
     let lease = lease(&fixture, 1000).unwrap();
     for epoch in 1..=6 {
         lease.enter_epoch(epoch).unwrap();
-        // Not of the last one, whose outcome is unknown.
+        // Not the last one, whose outcome is unknown.
         assert!(!lease.has_left(epoch));
         lease.seal(&records, 7).unwrap();
         if epoch != 5 {
             lease.acknowledge(1, UnixMillis(0)).unwrap();
         }
-        // The same one, with other numbers.
+        // The same epoch, with other numbers.
         lease.enter_epoch(epoch).unwrap();
         assert!(!lease.has_left(epoch));
         assert_eq!(lease.may_have_left_more(), epoch > 3);
@@ -681,7 +682,7 @@ fn a_node_with_another_identity_sends_the_sealed_batch_as_its_first() {
     assert_eq!(one.sealed(table).unwrap().0.number, 1);
     assert_eq!(one.sealed(table).unwrap().1, records);
     assert_eq!([table.record_identity(), table.record_identity()], [true, false]);
-    // The other sync noticed later.
+    // The other sync notices it later.
     two.take_identity(table, 78).unwrap();
     assert_eq!((table.node(), two.node(table)), (second, second));
     two.take_identity(table, 79).unwrap();
@@ -721,7 +722,7 @@ fn changes_are_divided_by_key_and_only_the_part_that_is_asked_for_is_taken() {
     let shard_of = |key: &[u8]| u16::from(key[0] % 3);
     let divided = table.divide_changes(namespace, 3, shard_of);
     assert_eq!(divided.len(), 3);
-    // In other places than they are, nothing is taken.
+    // In other places, nothing is taken.
     for (shard, other) in [(0, 1), (1, 1), (2, 2), (0, 0)] {
         let has_key = |key: &[u8]| shard_of(key) == shard;
         let part = Part { namespace, has_key: Some(&has_key) };
