@@ -1,5 +1,6 @@
-//! A worker that dies anywhere in a sync with a real Redis or Postgres loses no hit, and has none
-//! counted twice; nor does one that is stopped there, and goes on when another has taken over.
+//! A worker that dies at any point of a sync with a real Redis or Postgres loses no hit, and no hit
+//! is counted twice. The same holds for a worker that is stopped there, and continues after another
+//! one has taken over.
 
 mod reserves;
 
@@ -27,13 +28,13 @@ const T: u64 = 1_700_000_000_000;
 const LIFETIME: u64 = 3000;
 const KEYS: [&[u8]; 3] = [b"a", b"b", b"c"];
 
-/// A store of the tests' own.
+/// A store that only these tests use.
 trait OwnStore {
     type Store: Strategy;
 
     fn connect(&self) -> Self::Store;
 
-    /// Has it lose everything.
+    /// Makes the store lose all data.
     fn flush(&self);
 }
 
@@ -57,7 +58,7 @@ impl OwnStore for Schema {
     }
 
     fn flush(&self) {
-        // At first, there are no tables.
+        // At first there are no tables.
         self.ask(
             "DO $$ DECLARE name text; BEGIN
                 FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = '{}' LOOP
@@ -68,7 +69,7 @@ impl OwnStore for Schema {
     }
 }
 
-/// Two nodes, of which the first one is to die, and what they counted of each key.
+/// Two nodes, of which the first one's worker is to die, and their hits of each key.
 struct Cluster<'s, S = Server> {
     server: &'s S,
     nodes: [Node; 2],
@@ -82,13 +83,13 @@ struct Node {
 }
 
 impl<S: OwnStore> Cluster<'_, S> {
-    /// Neither node has counted.
+    /// Creates nodes without hits.
     fn empty(server: &S) -> Cluster<'_, S> {
         server.flush();
         Cluster { server, nodes: [Node::new(0), Node::new(1)], counted: Cell::new(0) }
     }
 
-    /// Each node has counted once; the second one has pushed it.
+    /// Creates nodes that have counted once each; the second one has pushed.
     fn new(server: &S) -> Cluster<'_, S> {
         let cluster = Cluster::empty(server);
         cluster.hit();
@@ -96,7 +97,7 @@ impl<S: OwnStore> Cluster<'_, S> {
         cluster
     }
 
-    /// A hit for each key on each node.
+    /// Counts a hit for each key on each node.
     fn hit(&self) {
         for node in &self.nodes {
             KEYS.iter().for_each(|key| node.hit(key));
@@ -115,13 +116,13 @@ impl<S: OwnStore> Cluster<'_, S> {
         assert!(self.try_sync(node).unwrap().is_some());
     }
 
-    /// A sync of the first node whose worker may be stopped meanwhile, and lose the lease.
+    /// Syncs the first node. Its worker may be stopped meanwhile, and lose the lease.
     fn sync_if_held(&self) {
         let result = self.try_sync(0);
         assert!(matches!(result, Ok(_) | Err(SyncError::LeaseLost)), "{result:?}");
     }
 
-    /// Both nodes have counted, and pushed, and counted again.
+    /// Lets both nodes count, push, and count again.
     fn settled(self) -> Self {
         self.sync(0);
         self.sync(1);
@@ -129,7 +130,7 @@ impl<S: OwnStore> Cluster<'_, S> {
         self
     }
 
-    /// Another worker of the first node takes over, and all is as if no worker had died.
+    /// Another worker of the first node takes over, and the totals are as if no worker had died.
     fn check(&self) {
         self.take_over();
         self.converge();
@@ -137,16 +138,17 @@ impl<S: OwnStore> Cluster<'_, S> {
         self.converge();
     }
 
-    /// The lease of the first node's worker ends.
+    /// Ends the lease of the first node's worker.
     fn take_over(&self) {
         let time = &self.nodes[0].time;
         time.monotonic.set(time.monotonic.get() + LIFETIME);
-        // Those of another process are others.
+        // Another process has other random numbers.
         time.random.set(time.random.get() + 1000);
     }
 
-    /// Another worker of the first node takes over, and does whatever there is to do: words come to have the
-    /// values again that they had when the first worker was stopped, in the same epoch and in another one.
+    /// Another worker of the first node takes over, and makes all kinds of changes: words get the
+    /// values again that they had when the first worker was stopped, in the same epoch and in
+    /// another one.
     fn be_busy(&self) {
         self.take_over();
         self.converge();
@@ -160,7 +162,7 @@ impl<S: OwnStore> Cluster<'_, S> {
         }
     }
 
-    /// Both nodes know what both have counted.
+    /// Syncs until both nodes know both nodes' hits.
     fn converge(&self) {
         for node in [0, 1, 0] {
             self.sync(node);
@@ -168,7 +170,7 @@ impl<S: OwnStore> Cluster<'_, S> {
         [0, 1].into_iter().for_each(|node| self.check_total(node));
     }
 
-    /// A node knows what was counted.
+    /// Checks that a node knows the total.
     fn check_total(&self, node: usize) {
         let node = &self.nodes[node];
         for key in KEYS {
@@ -184,13 +186,13 @@ impl Node {
         Node::over(number, SharedTable::with_secret(1 << 16, [number, 7]))
     }
 
-    /// Another machine with the same memory.
+    /// Returns another machine with the same memory.
     fn cloned(&self) -> Node {
         Node::over(2, self.shared.cloned())
     }
 
     fn over(number: u64, shared: SharedTable) -> Node {
-        // As long as the process lives: the library's namespaces are.
+        // Leaked, since the library's namespaces live as long as the process.
         let shared: &SharedTable = Box::leak(Box::new(shared));
         let namespace = Namespace::new("api", &shared.table).unwrap();
         let namespace = namespace.synced(1).unwrap();
@@ -206,7 +208,7 @@ impl Node {
         }
     }
 
-    /// A hit under a limit that is not reached.
+    /// Counts a hit under a limit that is not reached.
     fn hit(&self, key: &[u8]) {
         let counter = self.namespace.counter(size());
         let (table, limit) = (self.namespace.table(), hits(100));
@@ -220,20 +222,20 @@ fn size() -> WindowSize {
     WindowSize::from_millis(60_000).unwrap()
 }
 
-/// The worker of the first node dies everywhere in a sync, or is stopped there.
+/// The worker of the first node dies at each point of a sync, or is stopped there.
 fn is_lost_syncing<'s>(prepare: impl Fn() -> Cluster<'s>, expected: &[&str]) {
     dies_syncing(&prepare, expected);
     is_stopped_syncing(prepare, expected);
 }
 
-/// The worker of the first node dies everywhere in a sync.
+/// The worker of the first node dies at each point of a sync.
 fn dies_syncing<'s>(prepare: impl Fn() -> Cluster<'s>, expected: &[&str]) {
     let scenario = |cluster: &Cluster<'_>| cluster.sync(0);
     die_everywhere(prepare, scenario, expected, |cluster, _| cluster.check());
 }
 
-/// The worker of the first node is stopped everywhere in a sync, and goes on when another one has taken over, and has done
-/// much, or nothing but that.
+/// The worker of the first node is stopped at each point of a sync, and continues after another one
+/// has taken over, with many changes or without.
 fn is_stopped_syncing<'s>(prepare: impl Fn() -> Cluster<'s>, expected: &[&str]) {
     pause_everywhere(prepare, Cluster::sync_if_held, expected, take_over_from_it, Cluster::check);
 }
@@ -295,7 +297,7 @@ fn in_a_push_before_its_time() {
     let due = || {
         let cluster = Cluster::new(&server);
         cluster.sync(0);
-        // Of so many nodes, none may keep a hit.
+        // With this number of nodes, none may keep a hit.
         let state = cluster.nodes[0].namespace.sync_state().unwrap();
         state.record_nodes(1000);
         cluster.hit();
@@ -322,7 +324,8 @@ fn in_a_push_before_its_time() {
     die_everywhere(due, push, &points, |cluster, _| cluster.check());
 }
 
-/// With Postgres, it is stopped where it has written to the store, or is about to: each connection takes its time.
+/// With Postgres, it is stopped where it has written to the store, or is about to, since each
+/// connection takes time.
 #[test]
 fn with_postgres() {
     let schema = Schema::new();
@@ -349,7 +352,7 @@ fn when_a_failover_lost_the_last_batch() {
     let server = Server::start(&[]);
     let failed_over = || {
         let cluster = Cluster::new(&server).settled();
-        // The shard's own key is what the others begin with.
+        // The shard's own key is the beginning of the others.
         let keys: Vec<String> = server.ask(&["KEYS", "*"]).unwrap();
         let shard = keys.iter().min().unwrap();
         let fields: Vec<String> = server.ask(&["HKEYS", shard]).unwrap();
@@ -369,7 +372,7 @@ fn when_a_copy_of_its_machine_was_faster() {
         let mut cluster = Cluster::new(&server).settled();
         cluster.sync(0);
         cluster.sync(1);
-        // In place of the other node, whose hits are in the store.
+        // It replaces the other node, whose hits are in the store.
         cluster.nodes[1] = cluster.nodes[0].cloned();
         cluster.hit();
         cluster.sync(1);

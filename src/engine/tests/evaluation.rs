@@ -1,4 +1,4 @@
-//! Requests under limits, and what they are charged.
+//! Requests under limits, and their charges.
 
 use crate::engine::Namespace;
 use crate::engine::{BoundLimit, Charge, Evaluation, charge_deferred};
@@ -53,7 +53,7 @@ impl<'m> Fixture<'m> {
         (outcome == Outcome::Passed, charges)
     }
 
-    /// Whether a request is admitted, and the rates afterwards.
+    /// Returns whether a request is admitted, and the rates afterwards.
     fn evaluate(&self, cost: i64) -> (bool, Vec<i64>) {
         let (admitted, charges) = self.charges(cost);
         let rates = charges.iter().map(|charge| charge.verdict().rate().whole());
@@ -169,7 +169,7 @@ fn an_outcome_counts_once_in_a_namespace() {
 
 const T: u64 = 1_700_000_000_000;
 
-/// Milliseconds until each limit would admit one more.
+/// Returns the milliseconds until each limit would admit one more hit.
 fn waits(charges: &[Charge<'_, '_>]) -> Vec<Option<u64>> {
     let waits = charges.iter().map(|charge| charge.verdict().retry_after());
     waits.collect()
@@ -186,13 +186,13 @@ fn moving_limits_that_share_a_counter_say_when_there_is_room() {
     fixture.clock.set(T + 30_000);
     let (admitted, charges) = fixture.charges(1);
     assert!(!admitted);
-    // What the first has charged is refunded: one has to leave, not two.
+    // The charge of the first limit is refunded, so one hit must leave, not two.
     assert_eq!(waits(&charges), [Some(0), Some(30_001)]);
     fixture.clock.set(T + 60_000);
     assert!(!fixture.evaluate(1).0, "as old as the window is in it");
     fixture.clock.set(T + 60_001);
     assert_eq!(fixture.evaluate(1), (true, vec![3, 3]));
-    // A hit that is counted all the same has to leave, too.
+    // A rejected hit that is counted must leave, too.
     fixture.counts_rejected = true;
     let (_, charges) = fixture.charges(1);
     assert_eq!(waits(&charges), [Some(0), Some(20_000)]);
@@ -243,7 +243,7 @@ fn limits_of_all_algorithms_are_charged_or_none() {
 #[test]
 fn the_keys_that_limits_refuse_are_counted_once_a_request() {
     let shared = SharedTable::new(1 << 20);
-    // Two of them refuse one key, and the last the other.
+    // Two limits refuse one key, and the last limit the other.
     let limits =
         [("1/1m", Algorithm::Fixed), ("1/1s", Algorithm::Moving), ("1/2s", Algorithm::Fixed)];
     let fixture = Fixture::new(&shared, &limits);
@@ -274,9 +274,9 @@ fn a_share_of_a_limit_holds_for_what_is_asked_and_for_rejected_hits_that_count()
         state.record_nodes(10);
         state.set_alone(true);
         let admitted = || (0..20).filter(|_| fixture.evaluate(1).0).count();
-        // Of the further limit.
+        // The hits of the further limit.
         assert_eq!(admitted(), 5, "{counts_rejected}");
-        // Such as of a `charge=`.
+        // For example, of a `charge=`.
         assert!(!fixture.evaluate(0).0);
         state.set_alone(false);
         assert!(fixture.evaluate(0).0);

@@ -1,4 +1,4 @@
-//! Parts of a limit that a worker asks for: when, how large, and when it gives the rest back.
+//! Parts of a limit that a worker asks for: the time, the size, and when it gives the rest back.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use crate::store::contract::decision::{Answer, Certainty, Few};
 use crate::table::{Key, MonotonicMillis};
 use crate::testing::table::{SharedTable, TestClock};
 
-/// The begin of a window.
+/// Start of a window.
 const T: u64 = 1_700_000_040_000;
 const MINUTE: u64 = 60_000;
 const LIMIT: i64 = 100_000;
 
-/// A worker, with a limit of which hits are reserved.
+/// A worker, with a limit whose hits are reserved.
 struct Worker<'m> {
     book: ReserveBook<'m>,
     bound: BoundLimit<'m>,
     key: Key<'m>,
     clock: TestClock,
-    /// Since T, in milliseconds.
+    /// Milliseconds since T.
     passed: u64,
 }
 
 impl<'m> Worker<'m> {
-    /// Number 0 or 1 of two.
+    /// Creates worker 0 or 1 of two.
     fn new(shared: &'m SharedTable, namespace: &Namespace<'m>, number: u64) -> Worker<'m> {
         let limit = Limit {
             name: "limit".into(),
@@ -54,7 +54,7 @@ impl<'m> Worker<'m> {
         worker
     }
 
-    /// The store has been asked about a request of the key.
+    /// Records that the store was asked about a request of the key.
     fn note(&self) {
         let (table, window) = (self.bound.table(), self.clock.now().0 / MINUTE);
         let counter = &self.bound.counter;
@@ -85,7 +85,7 @@ impl<'m> Worker<'m> {
         }]
     }
 
-    /// A request that has to ask; returns what is asked along.
+    /// Returns the question for a part with a request that must ask.
     fn ask_along(&mut self) -> Option<PartQuestion> {
         let (now, time) = self.now();
         let checks = Self::check(&self.bound, &self.key, 1);
@@ -93,7 +93,7 @@ impl<'m> Worker<'m> {
         one(asked)
     }
 
-    /// A request that costs so much, and is decided by the reserve; returns what is asked for then.
+    /// Spends the cost of a request from the reserve. Returns the question for the next part.
     fn spend(&mut self, cost: i64) -> Option<PartQuestion> {
         let (now, time) = self.now();
         let checks = Self::check(&self.bound, &self.key, cost);
@@ -111,7 +111,7 @@ impl<'m> Worker<'m> {
         table.reserved(&reserve, window, time).left()
     }
 
-    /// The store answers a question when so much was counted, with it.
+    /// Answers a question as a store with this number of hits, including the charge.
     fn answer(&mut self, asked: &PartQuestion, admitted: bool, counted: i64) {
         let (_, UnixMillis(time)) = self.now();
         let counts = WindowCounts {
@@ -128,7 +128,7 @@ impl<'m> Worker<'m> {
         self.book.take(asked.id, Some(&answer), &self.clock);
     }
 
-    /// Looks at what is held; returns the namespaces in which something was given back.
+    /// Checks the reserves. Returns the namespaces with hits that were given back.
     fn look(&mut self) -> Vec<Arc<str>> {
         let (now, time) = self.now();
         let mut given_back = Few::new();
@@ -136,7 +136,7 @@ impl<'m> Worker<'m> {
         given_back.into_iter().collect()
     }
 
-    /// Returns the hits that the next push tells of the present window.
+    /// Returns the hits of the current window that the next push contains.
     fn unsent(&self) -> Hits {
         let (_, UnixMillis(time)) = self.now();
         let (table, counter) = (self.bound.table(), &self.bound.counter);
@@ -149,7 +149,7 @@ fn one(asked: Few<PartQuestion>) -> Option<PartQuestion> {
     asked.into_iter().next()
 }
 
-/// The part that a question asks for.
+/// Returns the size of the part in a question.
 fn part(asked: &PartQuestion) -> i64 {
     asked.question.counters[0].cost.whole()
 }
@@ -161,7 +161,7 @@ fn with_worker(test: impl for<'m> FnOnce(Worker<'m>, &Namespace<'m>, &'m SharedT
     });
 }
 
-/// With a store of so many shards, none of which was synced.
+/// Calls `test` with a store of this number of shards, of which none was synced.
 fn with_shards(
     shards: u16,
     test: impl for<'m> FnOnce(Worker<'m>, &Namespace<'m>, &'m SharedTable),
@@ -172,14 +172,14 @@ fn with_shards(
     test(Worker::new(&shared, &namespace, 0), &namespace, &shared);
 }
 
-/// A sync of a shard ends well.
+/// Records that a sync of a shard has succeeded.
 fn sync(namespace: &Namespace<'_>, shard: usize) {
     let now = MonotonicMillis(1);
     let lease = namespace.sync_states()[shard].take_lease(now, 1000);
     lease.expect("the lease").record_synced(now);
 }
 
-/// A worker that has been granted its first part.
+/// Makes a worker get its first part.
 fn granted(worker: &mut Worker<'_>) -> i64 {
     let asked = worker.ask_along().expect("a question");
     worker.answer(&asked, true, part(&asked));
@@ -204,7 +204,7 @@ fn parts_grow_until_they_last_for_about_a_second() {
         assert_eq!((first, worker.left()), (16, hits(16)));
         let mut counted = first;
         let (mut parts, mut can_wait) = (Vec::new(), Vec::new());
-        // How long each part lasts until half of it is used.
+        // The time in which half of each part is spent.
         for lasts in [100, 249, 250, 500, 2000, 2001, 100] {
             worker.wait(lasts);
             let last = parts.last().copied().unwrap_or(first);
@@ -237,9 +237,9 @@ fn one_worker_asks_for_the_next_part() {
     with_worker(|mut worker, namespace, shared| {
         granted(&mut worker);
         let mut other = Worker::new(shared, namespace, 1);
-        // It has not asked for any so far.
+        // It has not asked for any part so far.
         assert!(other.spend(9).is_none());
-        // Half of it was used before.
+        // The first half was spent before.
         assert!(worker.spend(1).is_none());
         assert_eq!(worker.left(), hits(6));
     });
@@ -255,7 +255,7 @@ fn what_was_asked_is_not_asked_again_before_it_is_lost() {
         worker.note();
         let asked = worker.ask_along().expect("another question");
         assert_eq!(asked.id, lost.id + 2);
-        // It is late: the part is not counted on any more, but what the store says is known.
+        // The answer is late: the part does not count any more, but the store's count is recorded.
         worker.answer(&lost, true, 16);
         assert_eq!(worker.left(), Hits::ZERO);
         worker.answer(&asked, true, 32);
@@ -269,7 +269,7 @@ fn a_part_that_was_refused_is_not_there() {
         let asked = worker.ask_along().expect("a question");
         worker.answer(&asked, false, LIMIT);
         assert_eq!(worker.left(), Hits::ZERO);
-        // Nothing remains, as is known now.
+        // The limit is used up, as is known now.
         assert!(worker.ask_along().is_none());
     });
 }
@@ -293,7 +293,7 @@ fn what_nobody_spends_is_given_back() {
             worker.wait(200);
             given_back.push(worker.look().len());
         }
-        // What was spent is seen first, then twice that nothing more was.
+        // First the spending is seen, and then twice that nothing more was spent.
         assert_eq!(given_back, [0, 0, 1, 0]);
         assert_eq!((worker.left(), worker.unsent()), (Hits::ZERO, hits(-13)));
         assert!(worker.book.is_empty());

@@ -32,7 +32,7 @@ pub(super) fn key_call(key: &[u8]) -> KeyCall {
 /// The counters that rules have.
 static LOGIN: LazyLock<[Box<str>; 1]> = LazyLock::new(|| ["login".into()]);
 
-/// Returns the counting of a namespace without a store, in windows of `sizes`.
+/// Returns the settings of a namespace without a store, in windows of `sizes`.
 fn local(sizes: &[WindowSize]) -> Counting<'_> {
     Counting {
         sync: SyncMode::Local,

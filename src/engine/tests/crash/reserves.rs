@@ -1,4 +1,5 @@
-//! A worker of a deciding namespace that is stopped while it forgets reserves and what was given back of them.
+//! A worker of a synchronous namespace is stopped while it discards reserves and the hits that were
+//! given back.
 
 use core::time::Duration;
 
@@ -12,17 +13,18 @@ use crate::table::{Key, Reserve};
 use crate::testing::conformance::block_on;
 use crate::testing::redis::{Server, connect};
 
-/// Hits that a store charges ahead each time.
+/// Hits that a store charges ahead at a time.
 const PART: i64 = 16;
 
-/// A cluster whose first node has reserves. The hits of the second one stand for what its store has charged.
+/// A cluster whose first node has reserves. The second node's hits stand for the store's charges.
 struct Reserving<'s>(Cluster<'s>);
 
 impl Reserving<'_> {
-    /// The first node has spent of its reserves, and given back some of them: a part of that is pushed.
+    /// The first node has spent a part of its reserves, and given back another part, some of which
+    /// is pushed.
     fn new(server: &Server) -> Reserving<'_> {
         let cluster = Reserving(Cluster::empty(server));
-        // The first epoch voids what there is.
+        // The first epoch voids all reserves.
         cluster.try_sync().unwrap();
         cluster.charge_ahead();
         for reserve in cluster.reserves() {
@@ -68,7 +70,7 @@ impl Reserving<'_> {
         }
     }
 
-    /// The first node gives back so many hits of each key.
+    /// The first node gives back this number of hits of each key.
     fn give_back(&self, value: i64) {
         let (table, node) = (self.table(), &self.0.nodes[0]);
         let counter = node.namespace.counter(size());
@@ -98,7 +100,8 @@ impl Reserving<'_> {
         self.0.counted.set(self.0.counted.get() + more);
     }
 
-    /// The store has what it should, and there is no more left of reserves than was charged since.
+    /// Syncs, and checks the store's totals, and that reserves contain no more than was charged
+    /// since.
     fn converge(&self, left: i64) {
         assert!(self.try_sync().unwrap().is_some());
         self.0.sync(1);
@@ -109,8 +112,8 @@ impl Reserving<'_> {
         }
     }
 
-    /// Another worker of the first node takes over, which gives back as much as was given back when the first
-    /// one was stopped.
+    /// Another worker of the first node takes over, and gives back as many hits as were given back
+    /// when the first one was stopped.
     fn be_busy(&self, given_back: i64) {
         self.0.take_over();
         self.converge(0);
@@ -129,9 +132,9 @@ impl Reserving<'_> {
     }
 }
 
-/// Stops the worker everywhere in a sync that follows what `lose` does to a cluster, while the next holder gives so much
-/// back of each key. It is another amount than the first worker saw: the same one would be forgotten a second time, and
-/// stay charged.
+/// Stops the worker at each point of the sync after `lose` was applied to a cluster, while the next
+/// holder gives back this number of hits of each key. The number differs from the first worker's:
+/// the same hits would be discarded a second time, and stay charged.
 fn is_stopped<'s>(
     server: &'s Server,
     lose: impl Fn(&Reserving<'s>),
@@ -181,7 +184,7 @@ fn of_a_store_that_has_lost_everything() {
 fn of_a_store_that_has_lost_what_it_had_charged_ahead() {
     let server = Server::start(&[]);
     let lose = |cluster: &Reserving<'_>| {
-        // The store has what was pushed.
+        // The store has the pushed hits.
         cluster.count(-3);
         let state = cluster.0.nodes[0].namespace.sync_state().unwrap();
         assert_eq!(state.grants(), Grants::None);

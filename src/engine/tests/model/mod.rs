@@ -1,4 +1,5 @@
-//! Random sequences of operations: the table against a naive model of it, under a simulated clock. One caller at a time; the same sequences at every run.
+//! Random sequences of operations: the table against a naive model of it, with a simulated clock
+//! and one caller at a time. The sequences are the same in each run.
 
 mod naive;
 mod ops;
@@ -28,10 +29,10 @@ const YEAR: u64 = 365 * DAY;
 const SIZES: [u64; 5] = [1, 7, 1000, 60_000, 366 * DAY];
 const NAMESPACES: [&str; 2] = ["default", "other"];
 
-/// Windows after which a column's stamps repeat.
+/// Number of windows after which a column's stamps recur.
 const PERIOD: u64 = 1 << 17;
-/// A counter's last use is known modulo twice as much: after a longer jump it may look unused when
-/// it is not, or the other way round.
+/// A counter's last use is known modulo twice this time. After a longer jump, the counter may look
+/// unused although it is not, or the other way round.
 const MEMORY: u64 = 390 * DAY;
 
 fn config(cases: u32) -> ProptestConfig {
@@ -83,7 +84,7 @@ proptest! {
         let size = WindowSize::from_millis(size).unwrap();
         let counter = table.counter(table.namespace(b"default").unwrap(), b"default", size);
         let clock = SteppedClock::at(T);
-        // All that was ever counted.
+        // All hits that were ever counted.
         let mut counted = HashMap::<(u32, u64), i64>::new();
 
         for (from, count, cost, windows) in rounds {

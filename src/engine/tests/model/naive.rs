@@ -1,4 +1,4 @@
-//! The naive model: what each key has counted, by windows.
+//! The naive model: the hits of each key by window.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::policy::algorithm::{Algorithm, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowPosition, WindowSize};
 
-/// Whether a limit admits `cost`: the definition, in numbers that cannot overflow.
+/// Returns whether a limit admits `cost`, by its definition, in numbers that cannot overflow.
 pub(super) fn is_within(
     size: WindowSize,
     counts: &WindowCounts,
@@ -33,15 +33,15 @@ pub(super) fn is_within(
 #[derive(Clone, Copy)]
 pub(super) struct Total {
     pub(super) thousandths: i64,
-    /// Tells it from an earlier total of the same window, which was forgotten.
+    /// Distinguishes it from an earlier total of the same window, which was dropped.
     pub(super) birth: usize,
-    /// Hits beyond the largest number were dropped: what is given back now is anybody's guess.
+    /// Hits beyond the largest number were dropped, so the result of a refund is unspecified.
     pub(super) is_saturated: bool,
-    /// It had ended, or lay in the future (the clock had been set back), when the counter went on.
-    /// Should its time come again, it is left open whether it was forgotten.
+    /// It had ended, or was in the future after the clock was set back, when the counter was used
+    /// again. If its time comes again, it may have been dropped or not.
     pub(super) is_open: bool,
-    /// Its last hit came before its time, by a clock set back: it may be forgotten a little
-    /// before the end of the next window.
+    /// Its last hit came before its time, by a clock set back. It may be dropped slightly before
+    /// the end of the next window.
     pub(super) is_early: bool,
 }
 
@@ -65,8 +65,8 @@ impl History {
         }
     }
 
-    /// Returns the possible counts: one, unless something is left open. In the last tenth (or
-    /// second) of a window, the next one counts if there are hits in it already.
+    /// Returns the possible counts: one, unless something is unspecified. In the last tenth, or
+    /// second, of a window, the next window counts if it already has hits.
     pub(super) fn counts(&self, size: WindowSize, now: u64) -> Vec<WindowCounts> {
         let WindowPosition { number, elapsed } = size.at(UnixMillis(now));
         let is_ending = size.millis() - elapsed <= (size.millis() / 10).min(1000);
@@ -90,8 +90,8 @@ impl History {
         all
     }
 
-    /// The counts before hits are added. A worker that remembers an old time may add to the
-    /// window of that, unless it would wipe out or ignore hits of another one.
+    /// Returns the possible counts before hits are added. A worker with an old time may add to that
+    /// time's window, unless it would discard or ignore hits of another one.
     pub(super) fn counts_to_add_to(
         &self,
         size: WindowSize,
@@ -115,9 +115,9 @@ impl History {
         all
     }
 
-    /// Whether a window that is not near `now` has the stamp of one that is, and the time of the
-    /// last use does not tell them apart: after a jump back, or one by more than a year, that is
-    /// a multiple of 2^17 windows. What is counted then is left open.
+    /// Returns whether a window far from `now` has the same stamp as one near it, and the time of
+    /// the last use does not distinguish them: after a jump back, or by more than a year, of a
+    /// multiple of 2^17 windows. The result of counting is then unspecified.
     pub(super) fn is_ambiguous(&self, size: WindowSize, now: u64) -> bool {
         let number = size.at(UnixMillis(now)).number;
         self.totals.keys().any(|&other| {
@@ -128,7 +128,7 @@ impl History {
         })
     }
 
-    /// Takes note that the counter was used in `window`. The window after that is forgotten.
+    /// Records that the counter was used in `window`. The window after that is dropped.
     pub(super) fn use_in(&mut self, window: u64, size: WindowSize, real: u64) {
         let real = size.at(UnixMillis(real)).number;
         self.totals.retain(|&number, total| number != window + 1 || total.thousandths == 0);

@@ -1,4 +1,4 @@
-//! Operations, a clock that jumps, and how both are made up.
+//! Operations, a clock that jumps, and their random generation.
 
 use std::cell::Cell as StdCell;
 
@@ -11,7 +11,7 @@ use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
-/// A worker's clock: what it remembers, and what it would see.
+/// A worker's clock: the time that it remembers, and the real one.
 pub(super) struct SteppedClock {
     pub(super) seen: StdCell<u64>,
     pub(super) real: StdCell<u64>,
@@ -48,10 +48,10 @@ impl Clock for SteppedClock {
     }
 }
 
-/// An operation on the table, or on time. Indices count modulo the number of elements.
+/// An operation on the table, or on the time. Indexes count modulo the number of elements.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// Adds the same to `count` keys from `from` on.
+    /// Adds the same to `count` keys, starting with `from`.
     Add {
         counter: (usize, usize),
         from: u32,
@@ -59,7 +59,7 @@ pub(super) enum Op {
         cost: i64,
         within: Option<(i64, Algorithm)>,
     },
-    /// Adds to the key that was added to last.
+    /// Adds to the key of the last addition.
     Again {
         cost: i64,
     },
@@ -67,23 +67,24 @@ pub(super) enum Op {
         counter: (usize, usize),
         key: u32,
     },
-    /// Gives one of the receipts back.
+    /// Refunds one of the receipts.
     GiveBack(Index),
     Forward(Step),
     Back(Step),
-    /// The worker does not look at the clock for so long.
+    /// The worker does not read the clock for this time.
     Stall(Step),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Millis(u64),
-    /// To the end of the window, or so many milliseconds past it (before, if negative).
+    /// To the end of the window, or this number of milliseconds past it (before it, if negative).
     ToEnd(usize, i64),
     Windows(usize, u64),
-    /// By so many windows, then to so many milliseconds before the end of that.
+    /// By this number of windows, and then to this number of milliseconds before the end of that
+    /// window.
     Deferred(usize, u64, u64),
-    /// Until the stamps repeat, or so many windows longer.
+    /// Until the stamps recur, or this number of windows longer.
     Period(usize, i64),
 }
 
@@ -156,7 +157,7 @@ pub(super) fn cost() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// Generates an algorithm that reads windows: `table::tests::level` has the others.
+/// Generates an algorithm with windows; `table::tests::level` tests the others.
 pub(super) fn algorithm() -> impl Strategy<Value = Algorithm> {
     let all = Algorithm::ALL.into_iter();
     let of_windows = all.filter(|it| it.kind() == StoredKind::Windows);
@@ -176,7 +177,7 @@ pub(super) fn limit() -> impl Strategy<Value = (Hits, Limit)> {
     })
 }
 
-/// Up to `len` operations on `keys` keys, up to `burst` of which are added in a row.
+/// Generates up to `len` operations on `keys` keys, of which up to `burst` are added in a row.
 pub(super) fn ops(keys: u32, burst: u32, len: usize) -> impl Strategy<Value = Vec<Op>> {
     let counter = || (0..NAMESPACES.len(), 0..3_usize);
     let limit = prop_oneof![1..20_000_i64, cost()];

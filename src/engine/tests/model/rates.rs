@@ -1,4 +1,5 @@
-//! Requests under several rates, against a model that keeps the bucket of each by its value in the lowest terms.
+//! Requests under several rates, against a model that stores the bucket of each by its rate in
+//! lowest terms.
 
 use std::collections::HashMap;
 
@@ -13,13 +14,13 @@ use crate::policy::window::{Clock as _, WindowSize};
 use crate::table::Outcome;
 use crate::testing::table::{SharedTable, TestClock};
 
-/// A rate of so many thousandths in so many milliseconds, and its burst in thousandths.
+/// A rate in thousandths per number of milliseconds, and its burst in thousandths.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     hits: i64,
     millis: u64,
     burst: i64,
-    /// Whether each request tells it.
+    /// Whether each request chooses it.
     is_told: bool,
 }
 
@@ -36,7 +37,7 @@ impl Rate {
         Hits::from_thousandths(self.burst + 1000)
     }
 
-    /// Returns the value by which two rates are one. None of these is rounded as `limit_req` does.
+    /// Returns the value by which two rates are equal. None of these is rounded as in `limit_req`.
     fn value(self) -> (u64, u64) {
         let hits = self.hits.unsigned_abs();
         let (mut divisor, mut rest) = (self.millis, hits);
@@ -101,7 +102,7 @@ proptest! {
             let is_admitted = expected.iter().all(|it| *it);
             if is_admitted || counts_rejected {
                 for (index, rate) in rates.iter().enumerate() {
-                    // The first of those that share a bucket charges it.
+                    // Of rates that share a bucket, the first charges it.
                     if rates[..index].iter().any(|it| it.value() == rate.value()) {
                         continue;
                     }

@@ -1,4 +1,4 @@
-//! A table and its model, of which both are told the same.
+//! A table and its model, to which the same operations are applied.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub(super) struct World<'m> {
     pub(super) sizes: Vec<u64>,
     pub(super) clock: SteppedClock,
     pub(super) latest: u64,
-    /// Counter of the last hits.
+    /// Counter of the last addition.
     pub(super) last: ((usize, usize), u32),
     pub(super) model: HashMap<((usize, usize), u32), History>,
     receipts: Vec<Held<'m>>,
@@ -73,7 +73,7 @@ impl<'m> World<'m> {
             Op::Back(step) => self.set(step.before(now, &self.sizes)),
             Op::Stall(step) => {
                 self.set(now);
-                // Not until stamps come round.
+                // Not until stamps recur.
                 let longest = PERIOD / 2 * self.sizes.iter().min().unwrap();
                 let seen = step.before(now, &self.sizes);
                 self.clock.seen.set(seen.max(now.saturating_sub(longest)));
@@ -101,7 +101,7 @@ impl<'m> World<'m> {
         self.table.counter(namespace, name, size)
     }
 
-    /// The model's history of a key: empty if the table has no place for it (any more).
+    /// Returns the model's history of a key; empty if the table has no slot for it any more.
     fn history(&mut self, counter: (usize, usize), key: u32) -> (Counter, &mut History) {
         let bytes = key.to_le_bytes();
         let (of, hashed) = (self.counter(counter), self.table.key(&bytes));
@@ -199,9 +199,9 @@ impl<'m> World<'m> {
         let real = of.size().at(UnixMillis(real)).number;
         let value = held.receipt.value().thousandths();
         let is_here = history.occupancy == held.occupancy;
-        // Receipts are kept for a request's time. If kept until the window is forgotten and comes
-        // again, or until its stamp does, what they are worth is left open. (A forgotten window has
-        // the stamp of window 0.)
+        // Receipts are stored for the time of a request. If one is stored until its window is
+        // dropped and comes again, or its stamp recurs, its value is unspecified. (A dropped window
+        // has the stamp of window 0.)
         let has_come_again = |(&number, total): (&u64, &Total)| {
             number % PERIOD == held.window % PERIOD
                 && (number != held.window || total.birth != held.birth)

@@ -6,7 +6,7 @@ use super::{SIZE, T, hits, size};
 
 #[test]
 fn a_clone_takes_another_identity_and_nothing_is_lost_or_doubled() {
-    // Which of them pushes first, and whether the other has a batch on its way.
+    // The node that pushes first, and whether the other has a batch in flight.
     for (is_clone_first, is_sealed) in [(true, false), (true, true), (false, false), (false, true)]
     {
         let (store, nodes) = cluster(2);
@@ -46,10 +46,10 @@ fn a_clone_takes_another_identity_and_nothing_is_lost_or_doubled() {
 
 #[test]
 fn clones_that_meet_in_a_new_epoch_come_to_terms() {
-    // Which of them notices. One that was configured anew may have been in the epoch before.
+    // The node that notices. One that was configured again may have been in the epoch before.
     for notices in 0..2 {
         let (store, nodes) = cluster(1);
-        // It has not even seen the store.
+        // It has not even read from the store.
         let clone = nodes[0].cloned(1);
         let nodes = [&nodes[0], &clone];
         nodes[1 - notices].hit(b"a", hits(1));

@@ -1,4 +1,4 @@
-//! The work of a cycle, and the worker that does it.
+//! The work of a cycle, and the worker that runs it.
 
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
@@ -50,7 +50,7 @@ fn a_node_knows_how_many_live() {
     assert_eq!([known(0), known(1), known(2)], [1, 2, 3]);
     nodes[0].sync().unwrap();
     assert_eq!(known(0), 3);
-    // One leaves, one says nothing any more.
+    // One node leaves, another one sends no more messages.
     nodes[1].life.set(Duration::ZERO);
     nodes[1].sync().unwrap();
     nodes[0].sync().unwrap();
@@ -58,7 +58,7 @@ fn a_node_knows_how_many_live() {
     store[0].borrow_mut().now += 60_000;
     nodes[0].sync().unwrap();
     assert_eq!(known(0), 1);
-    // The store may be away: then this stays.
+    // While the store is down, the number stays.
     nodes[0].faults(&[Fault::Before]);
     assert!(nodes[0].sync().is_err());
     assert_eq!(known(0), 1);
@@ -166,7 +166,7 @@ fn a_store_is_asked_to_purge_now_and_then_and_as_often_as_keeps_up() {
     assert_eq!(purges_of_a_sync(1), [1; 3]);
     (0..3).for_each(|shard: usize| store[shard].borrow_mut().left = 100);
     assert_eq!(purges_of_a_sync(10_000), [1; 3]);
-    // There is more, but no reason to hurry.
+    // More is left to purge, but it is not urgent.
     assert_eq!(purges_of_a_sync(1), [1; 3]);
     let keys = (0..u16::MAX).map(u16::to_ne_bytes);
     let of_one = keys.filter(|key| Shard::number_of(key, 3) == 0);
@@ -229,7 +229,7 @@ fn workers_of_an_older_configuration_leave_the_sync_to_others() {
     assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 5000);
 }
 
-/// In a batch of such a table go eight.
+/// A batch of such a table has room for eight.
 #[test]
 fn what_was_gathered_for_the_next_batch_is_pushed_whatever_becomes_of_this_one() {
     let sum = |store: &Shards<Store>| store[0].borrow().counts.values().sum::<i64>();

@@ -1,4 +1,4 @@
-//! Pushes before their time.
+//! Early pushes.
 
 use core::task::Poll;
 use core::time::Duration;
@@ -11,7 +11,7 @@ use crate::engine::{EarlyPush, PollSchedule, Report, SyncError, Syncer};
 use crate::policy::hits::Hits;
 use crate::store::contract::strategy::Shard;
 
-/// Nodes that know how many they are.
+/// Returns nodes that know their number.
 fn acquainted(count: u64) -> Vec<Node> {
     let (_, nodes) = cluster(count);
     for node in nodes.iter().chain(&nodes) {
@@ -34,12 +34,12 @@ fn what_is_due_is_pushed_and_the_rest_waits() {
     a.ask(b"far", hits(1), hits(1000));
     a.ask(b"near", hits(1), hits(4));
     let report = a.sync_early().unwrap().unwrap();
-    // And others' changes come with it.
+    // The other nodes' changes are fetched with it.
     assert_eq!((report.pushed, report.fetched), (1, 1));
     assert_eq!(a.rate(b"elsewhere"), hits(1));
     b.sync().unwrap();
     assert_eq!((b.rate(b"near"), b.rate(b"far")), (hits(2), Hits::ZERO));
-    // Nothing is due: the store is not asked.
+    // Nothing is due, so the store is not asked.
     a.faults(&[Fault::Before]);
     assert_eq!(a.sync_early(), Ok(Some(Report::default())));
     a.faults(&[]);
@@ -58,14 +58,14 @@ fn a_look_pushes_what_is_near_and_asks_in_any_case() {
     a.ask(b"near", hits(1), hits(1000));
     b.ask(b"elsewhere", hits(1), hits(4));
     b.sync_early().unwrap();
-    // It is not due, but near.
+    // It is not due, but near its limit.
     let report = a.look().unwrap().unwrap();
     assert_eq!((report.pushed, report.fetched), (1, 1));
     assert_eq!(a.rate(b"elsewhere"), hits(1));
     let report = b.look().unwrap().unwrap();
     assert_eq!((report.pushed, report.fetched), (0, 1));
     assert_eq!((b.rate(b"near"), b.rate(b"far")), (hits(2), Hits::ZERO));
-    // Nothing is new: the store is asked all the same.
+    // There is no change, but the store is asked anyway.
     b.faults(&[Fault::Before]);
     assert!(b.look().is_err());
 }
@@ -86,7 +86,7 @@ fn the_next_look_is_by_how_fast_a_counter_grows() {
     a.sync().unwrap();
     b.time.monotonic.update(|now| now + 240);
     b.look().unwrap();
-    // One in a millisecond, with 500 left.
+    // One hit per millisecond, with 500 left.
     assert_eq!(next(), Some(Duration::from_millis(250)));
 }
 
@@ -102,7 +102,7 @@ fn limits_are_met_by_nodes_that_only_push_what_is_due() {
             node.sync_early().unwrap();
         }
     }
-    // The others hear of it with their next push; all keep some percent at the end.
+    // The other nodes learn of it with their next push; all keep some percent at the end.
     assert!((1000..=1030).contains(&admitted), "{admitted}");
     nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
     nodes[0].sync().unwrap();
@@ -168,7 +168,7 @@ fn a_worker_that_finds_another_at_it_leaves_what_is_due() {
     assert_eq!(node.sync_early(), Ok(None));
     assert!(matches!(poll(&mut other), Poll::Ready(Ok(Some(_)))));
     assert_eq!(pushed(node.sync_early().unwrap()), 1);
-    // A worker that dies at it leaves it to the next cycle, at the end of its lease.
+    // If a worker dies during it, the next cycle pushes when its lease has expired.
     node.ask(b"l", hits(1), hits(2));
     node.faults(&[Fault::StoppedBefore]);
     let mut killed = node.start_early(EarlyPush::Due);
@@ -265,7 +265,7 @@ fn what_was_admitted_above_a_limit_is_counted_once_by_who_admitted_it() {
         node.sync().unwrap();
         assert_eq!(excess(node), expected);
     }
-    // Who learns of it only refuses.
+    // Nodes that learn of it only refuse.
     for node in &nodes {
         node.sync().unwrap();
         assert!(!node.ask(b"k", hits(1), hits(100)));
@@ -273,7 +273,7 @@ fn what_was_admitted_above_a_limit_is_counted_once_by_who_admitted_it() {
     }
     let sum: u64 = nodes.iter().map(excess).sum();
     assert_eq!(sum, 80_000);
-    // A batch whose answer was lost is counted when it is answered.
+    // A batch whose answer was lost counts when it is answered.
     nodes[0].ask(b"l", hits(10), hits(10));
     nodes[0].sync().unwrap();
     nodes[1].ask(b"l", hits(10), hits(10));

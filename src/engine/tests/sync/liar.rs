@@ -1,4 +1,4 @@
-//! A store that answers, and leads nowhere.
+//! A store whose answers make no progress.
 
 use core::marker::PhantomData;
 use core::num::NonZeroU64;
@@ -14,11 +14,11 @@ use crate::store::contract::error::StoreError;
 use crate::store::contract::options::StoreOptions;
 use crate::store::contract::strategy::*;
 
-/// The answer to a batch, by the number of calls; and to a page.
+/// The answer to a batch, by the number of calls.
 type Answer<C> = fn(&Batch, usize) -> Pushed<C>;
 type Page = fn(usize) -> Option<usize>;
 
-/// A store that says the same again and again.
+/// A store that repeats the same answer.
 struct Liar<C, K> {
     calls: usize,
     answer: Answer<C>,
@@ -94,7 +94,7 @@ impl<C: ChangesKind, K: CountsKind> Strategy for Liar<C, K> {
     }
 }
 
-/// Returns the results of three cycles, and the number of calls that each takes.
+/// Returns the results of three cycles, and the number of calls in each.
 fn cycles<C, K>(answer: Answer<C>, page: Page) -> [(Poll<Synced>, usize); 3]
 where
     C: ChangesKind,
@@ -115,7 +115,7 @@ where
     })
 }
 
-/// Expects that each ends, soon, since it leads nowhere.
+/// Expects each cycle to end soon, without progress.
 fn leads_nowhere<C: ChangesKind, K: CountsKind>(
     what: &str,
     answer: Answer<C>,
@@ -130,7 +130,7 @@ fn leads_nowhere<C: ChangesKind, K: CountsKind>(
     }
 }
 
-/// Says of no batch that it is applied.
+/// Never reports a batch as applied.
 fn denies<C: ChangesKind, K: CountsKind>() {
     let other =
         |_: &Batch, call: usize| Pushed::OtherEpoch(Epoch(NonZeroU64::new(call as u64).unwrap()));
@@ -162,7 +162,7 @@ fn a_store_that_leads_nowhere_is_left_alone_for_a_while() {
         let position = Position([call as u64, 0]);
         applied(Changes::Behind { position })
     }
-    /// Returns a count of a window that is still to come.
+    /// Returns a count in a future window.
     fn coming() -> Count {
         let (key, window) = (b"a".to_vec(), T / SIZE + 9);
         Count { key, size: size(), window, total: hits(1) }

@@ -1,4 +1,4 @@
-//! A store that keeps a log of changes, and adds diffs to totals.
+//! A store with a log of changes, which adds diffs to totals.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
@@ -13,22 +13,22 @@ use crate::store::contract::strategy::{
     Strategy,
 };
 
-/// A shard of a store in memory, as all nodes see it.
+/// A shard of a store in memory.
 #[derive(Clone, Default)]
 pub(super) struct Store {
     pub(super) epoch: Option<Epoch>,
     pub(super) sequence: u64,
-    /// Changes before this one are forgotten.
+    /// Changes before this one were dropped.
     pub(super) trimmed: u64,
     pub(super) last: HashMap<NodeId, BatchId>,
     pub(super) counts: BTreeMap<Name, i64>,
     changes: Vec<(u64, NodeId, Name)>,
-    /// The nodes that live, and until when.
+    /// The living nodes, and the ends of their lives.
     alive: BTreeMap<NodeId, u64>,
     /// News for listening nodes.
     pub(super) news: Vec<PushNews>,
     pub(super) now: u64,
-    /// Number of calls to purge, and of those that leave something.
+    /// Number of purge calls, and of those that leave counts.
     pub(super) purges: usize,
     pub(super) left: usize,
 }
@@ -47,7 +47,7 @@ impl Strategy for Memory<Store> {
         unreachable!("made by the tests")
     }
 
-    /// One of several shards does.
+    /// Supported with several shards.
     fn share(&self) -> Option<Self> {
         (self.shards.len() > 1).then(|| self.clone())
     }
@@ -178,7 +178,7 @@ impl Kept for Store {
 }
 
 impl Store {
-    /// Notes for how long a node lives; returns how many do.
+    /// Records the life of a node. Returns the number of living nodes.
     fn record_life(&mut self, node: NodeId, life: Duration) -> u64 {
         let now = self.now;
         self.alive.insert(node, now + u64::try_from(life.as_millis()).unwrap());

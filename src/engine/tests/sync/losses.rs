@@ -1,4 +1,4 @@
-//! A node's reaction when a store has lost something, or has forgotten the node.
+//! A node's reaction when a store has lost data, or has removed the node.
 
 use core::pin::pin;
 use core::task::Poll;
@@ -42,7 +42,7 @@ fn a_store_that_lost_the_last_writes_is_told_everything_anew() {
     };
     nodes[0].hit(b"a", hits(3));
     nodes[0].sync().unwrap();
-    // A failover to a replica that had not got the last batch.
+    // A failover to a replica that has not received the last batch.
     store[0].borrow_mut().counts = counts;
     store[0].borrow_mut().last = last;
     for _ in 0..3 {
@@ -104,7 +104,7 @@ fn a_node_that_was_forgotten_in_due_time_leaves_the_epoch_as_it_is() {
 
 #[test]
 fn a_store_that_forgot_a_node_gets_back_what_that_had_charged_ahead() {
-    // (days, what the store has then)
+    // (days, the store's total afterwards)
     for (days, left) in [(3, Some(6000)), (0, None)] {
         let (store, nodes) = cluster(1);
         let node = &nodes[0];

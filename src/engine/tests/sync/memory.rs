@@ -1,4 +1,4 @@
-//! A store in memory, and the connection of a worker to it.
+//! A store in memory, and a worker's client of it.
 
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
@@ -19,26 +19,26 @@ use crate::store::contract::strategy::{Count, Shard};
 /// A count's name in the store.
 pub(super) type Name = (WindowSize, u64, Vec<u8>);
 
-/// A shard of a store in memory, as all nodes see it.
+/// A shard of a store in memory.
 pub(super) trait Kept: Clone + Default + 'static {
-    /// An empty one, with its clock.
+    /// Creates an empty shard at time `now`.
     fn empty(now: u64) -> Self;
-    /// The total of a counter.
+    /// Returns the total of a counter.
     fn count(&self, name: &Name) -> Count;
-    /// Forgets what changed, but no counts, if it knows that.
+    /// Drops the log of changes, if there is one, but no counts.
     fn trim(&mut self);
 }
 
-/// A store in memory: its shards, of a kind.
+/// A store in memory: its shards, of one kind.
 pub(super) type Shards<K> = Rc<Vec<RefCell<K>>>;
 
-/// A worker's connection to it.
+/// A worker's client of the store.
 #[derive(Clone)]
 pub(super) struct Memory<K> {
     pub(super) shards: Shards<K>,
     /// Faults of the next exchanges.
     pub(super) faults: Rc<RefCell<Vec<Fault>>>,
-    /// Number of living nodes that it was told.
+    /// Number of living nodes, from the last answer.
     pub(super) nodes: Option<u64>,
 }
 
@@ -51,16 +51,16 @@ pub(super) enum Fault {
     After,
     /// The worker is stopped before the batch leaves.
     StoppedBefore,
-    /// The worker is stopped when the batch was applied.
+    /// The worker is stopped after the batch was applied.
     StoppedAfter,
 }
 
 thread_local! {
-    /// Number of times that a worker was let go on.
+    /// Number of times that workers were polled.
     static TURNS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Lets a worker go on until it is done, or is stopped: as often as it asks for it, as a runtime does.
+/// Polls a worker until it ends, or is stopped, as a runtime does.
 pub(super) fn go_on<F: Future + ?Sized>(mut worker: Pin<&mut F>) -> Poll<F::Output> {
     TURNS.set(TURNS.get() + 1);
     let woken = Arc::new(Woken::default());
@@ -82,7 +82,7 @@ impl Wake for Woken {
     }
 }
 
-/// Returns when the worker is let go on anew.
+/// Returns when the worker is polled again.
 async fn be_stopped() {
     let turn = TURNS.get();
     poll_fn(|_| match TURNS.get() == turn {

@@ -1,13 +1,13 @@
-//! The sync cycle over stores in memory that fail as real ones do: before they applied a batch, or
+//! The sync cycle with stores in memory that fail as real ones do: before they apply a batch, or
 //! after. Nodes are tables; each call of `sync` may be another worker's.
 //!
-//! What real stores do is tested in [`crate::store`]; this is about what nodes make of it.
+//! [`crate::store`] tests real stores; these tests are about the nodes.
 //!
-//! - [`memory`]: what stores in memory have in common; [`log`]: one that keeps a log of changes, and adds;
-//!   [`rows`]: one that keeps absolute counts alone
+//! - [`memory`]: common parts of stores in memory; [`log`]: a store with a log of changes and added
+//!   counts; [`rows`]: a store with absolute counts and without a log
 //! - [`node`]: nodes, and their workers
-//! - the tests: [`cycles`], [`early`], [`losses`], [`clones`], [`shards`], [`liar`], [`snapshots`], [`resets`],
-//!   [`subscriber`]; [`totals`] of all at random
+//! - the tests: [`cycles`], [`early`], [`losses`], [`clones`], [`shards`], [`liar`], [`snapshots`],
+//!   [`resets`], [`subscriber`]; [`totals`] runs all of it at random
 
 mod clones;
 mod cycles;

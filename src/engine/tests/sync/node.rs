@@ -1,4 +1,4 @@
-//! Nodes, each with a table of its own, and their workers.
+//! Nodes with a table each, and their workers.
 
 use core::cell::{Cell, RefCell};
 use core::num::NonZeroU64;
@@ -18,7 +18,7 @@ use crate::store::contract::strategy::Strategy;
 use crate::table::{Admission, EarlyShare};
 use crate::testing::table::{SharedTable, TestClock};
 
-/// A node's time, and its random numbers.
+/// A node's time and random numbers.
 pub(crate) struct Time {
     pub(crate) unix: TestClock,
     pub(crate) monotonic: Cell<u64>,
@@ -46,7 +46,7 @@ impl Env for Time {
 
     fn random(&self) -> NonZeroU64 {
         self.random.set(self.random.get() + 1);
-        // Fibonacci hashing: one is as unlike the next as random ones are.
+        // Fibonacci hashing: successive numbers differ like random ones.
         let mixed = self.random.get().wrapping_mul(0x9e37_79b9_7f4a_7c15);
         NonZeroU64::new(mixed).unwrap()
     }
@@ -58,7 +58,7 @@ pub(super) struct Node<K = Store> {
     pub(super) namespace: &'static Namespace<'static>,
     pub(super) strategy: Memory<K>,
     pub(super) time: &'static Time,
-    /// For how long it says that it lives.
+    /// Time for which its messages say that it is alive.
     pub(super) life: Cell<Duration>,
 }
 
@@ -73,7 +73,7 @@ where
         Node::over(store, number, SharedTable::with_secret(len, secret))
     }
 
-    /// Another machine with the same memory.
+    /// Returns another machine with the same memory.
     pub(super) fn cloned(&self, number: u64) -> Self {
         Node::over(&self.strategy.shards, number, self.shared.cloned())
     }
@@ -108,7 +108,7 @@ where
         table.add(&counter, key, self.time, value, admission);
     }
 
-    /// Asks for hits under a fixed limit; returns whether they were counted.
+    /// Requests hits under a fixed limit. Returns whether they were counted.
     pub(super) fn ask(&self, key: &[u8], value: Hits, limit: Hits) -> bool {
         let counter = self.namespace.counter(size());
         let (table, admission) = (&self.shared.table, Admission::Within(limit, Algorithm::Fixed));
@@ -116,12 +116,12 @@ where
         counted.admitted
     }
 
-    /// Pushes what is due.
+    /// Pushes due counters.
     pub(super) fn sync_early(&self) -> Synced {
         self.sync_now(EarlyPush::Due)
     }
 
-    /// Pushes what is near its limit, and looks at what others changed.
+    /// Pushes counters near their limits, and fetches the other nodes' changes.
     pub(super) fn look(&self) -> Synced {
         self.sync_now(EarlyPush::Near)
     }
@@ -133,7 +133,7 @@ where
         }
     }
 
-    /// A worker that begins to push before the time.
+    /// Starts a worker with an early push.
     pub(super) fn start_early(&self, what: EarlyPush) -> Worker {
         let lifetime = Duration::from_millis(LIFETIME);
         let syncer = Syncer::new(self.namespace, &[size()], lifetime).unwrap();
@@ -160,7 +160,7 @@ where
         }
     }
 
-    /// A worker that begins to sync.
+    /// Starts a worker with a sync.
     pub(super) fn start_sync(&self) -> Worker {
         let lifetime = Duration::from_millis(LIFETIME);
         let syncer = Syncer::new(self.namespace, &[size()], lifetime).unwrap();
@@ -169,13 +169,13 @@ where
         Box::pin(async move { syncer.sync(&mut strategy, time).await })
     }
 
-    /// The node's namespace under a new configuration, with another store.
+    /// Returns the node's namespace under a new configuration, with another store.
     pub(super) fn namespace_with(&self, store: &Shards<K>) -> Namespace<'static> {
         let namespace = Namespace::new("api", &self.shared.table).unwrap();
         namespace.synced(store.len().try_into().unwrap()).unwrap()
     }
 
-    /// A cycle of that namespace.
+    /// Runs a cycle of that namespace.
     pub(super) fn sync_with(&self, namespace: &Namespace<'static>, store: &Shards<K>) {
         let lifetime = Duration::from_millis(LIFETIME);
         let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
@@ -193,10 +193,10 @@ where
 
 pub(super) type Synced = Result<Option<Report>, SyncError>;
 
-/// A worker in the middle of a sync. To drop it is to kill it.
+/// A worker during a sync. Dropping it kills the worker.
 pub(super) type Worker = Pin<Box<dyn Future<Output = Synced>>>;
 
-/// Lets a worker go on until it is done, or is stopped.
+/// Polls a worker until it ends, or is stopped.
 pub(super) fn poll(worker: &mut Worker) -> Poll<Synced> {
     go_on(worker.as_mut())
 }
@@ -205,7 +205,7 @@ pub(super) fn cluster(nodes: u64) -> (Shards<Store>, Vec<Node>) {
     cluster_with(1, nodes)
 }
 
-/// Nodes of a store of this kind, which is empty and has so many shards.
+/// Creates an empty store of this kind and number of shards, and its nodes.
 pub(super) fn cluster_with<K: Kept>(shards: usize, nodes: u64) -> (Shards<K>, Vec<Node<K>>)
 where
     Memory<K>: Strategy,

@@ -1,4 +1,5 @@
-//! Keys that a node sets to zero: the cluster's count is, but for what others had not pushed.
+//! Resets of keys: the cluster's count becomes zero, except for hits that other nodes had not
+//! pushed.
 
 use proptest::prelude::{ProptestConfig, prop, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as _;
@@ -13,7 +14,7 @@ use crate::store::contract::strategy::Strategy;
 
 const KEY: &[u8] = b"a";
 
-/// Syncs all nodes until each knows what all have pushed.
+/// Syncs all nodes until each knows all pushed hits.
 fn settle<K: Kept>(nodes: &[Node<K>])
 where
     Memory<K>: Strategy,
@@ -48,7 +49,7 @@ where
     nodes[0].hit(KEY, hits(2));
     settle(&nodes);
     assert_eq!(rates(&nodes), [5, 5, 5]);
-    // Of a node that counted nothing.
+    // From a node without hits.
     nodes[2].reset(KEY);
     settle(&nodes);
     assert_eq!(rates(&nodes), [0, 0, 0]);
@@ -110,8 +111,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever nodes do: in the end they agree, nothing is counted twice, and nothing is owed: a hit
-    /// that follows counts.
+    /// In the end, all nodes agree after any operations, no hit is counted twice, and no debt is
+    /// left: the next hit counts.
     #[test]
     fn nodes_agree_after_resets(
         steps in prop::collection::vec(

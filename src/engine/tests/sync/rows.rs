@@ -1,5 +1,5 @@
-//! A store that keeps absolute counts alone, and nothing in one step: a batch is written in parts,
-//! between which anything may happen.
+//! A store with absolute counts and without atomic steps: a batch is written in parts, between
+//! which anything may happen.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,16 +13,16 @@ use crate::store::contract::strategy::{
     Strategy,
 };
 
-/// A shard of it.
+/// A shard of the store.
 #[derive(Clone, Default)]
 pub(super) struct Rows {
     pub(super) epoch: Option<Epoch>,
     last: HashMap<NodeId, BatchId>,
     rows: BTreeMap<(Name, NodeId, Occupancy), (BatchId, i64)>,
     now: u64,
-    /// Number of readings of all counters from the first one on.
+    /// Number of times that all counters were read from the first page on.
     pub(super) readings: usize,
-    /// Number of batches that were recorded, repeats too.
+    /// Number of batches that were recorded, with repetitions.
     pub(super) batches: usize,
 }
 
@@ -46,7 +46,7 @@ impl Kept for Rows {
 }
 
 impl Rows {
-    /// Returns the answer that refuses a batch; `None`: it may be written.
+    /// Returns the answer that refuses a batch; `None` if it may be written.
     fn refusal(&self, batch: &Batch) -> Option<Pushed<Snapshots>> {
         let Some(epoch) = self.epoch else {
             return Some(Pushed::NoEpoch);
@@ -59,7 +59,7 @@ impl Rows {
         (!fits).then(|| batch.misfit(last))
     }
 
-    /// Writes some of a batch's rows, if it is of the present epoch.
+    /// Writes some of a batch's rows, if the batch belongs to the current epoch.
     fn write(&mut self, batch: &Batch, id: BatchId, diffs: &[Diff]) {
         for diff in diffs.iter().filter(|_| self.epoch == Some(batch.epoch)) {
             let name = (diff.size, diff.window, diff.key.clone());

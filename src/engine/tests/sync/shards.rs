@@ -1,4 +1,4 @@
-//! Namespaces whose counts are kept in several shards.
+//! Namespaces with several shards.
 
 use core::task::Poll;
 use core::time::Duration;
@@ -11,12 +11,12 @@ use crate::engine::{Env as _, LastPush, SyncError, Syncer};
 use crate::policy::hits::Hits;
 use crate::store::contract::strategy::Shard;
 
-/// A key of each of three shards.
+/// Returns a key of each of three shards.
 fn key_of(shard: u16) -> [u8; 1] {
     key_of_one(shard, 3)
 }
 
-/// Returns a key of one of so many shards.
+/// Returns a key of one of `shards` shards.
 fn key_of_one(shard: u16, shards: u16) -> [u8; 1] {
     let mut keys = (0..=255).map(|byte| [byte]);
     let key = keys.find(|key| Shard::number_of(key, shards) == shard);
@@ -52,7 +52,7 @@ fn a_namespace_may_have_a_store_of_other_shards_and_then_the_former_again() {
     for round in 1..4 {
         for store in [&three, &one] {
             (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
-            // Once more after the epoch was given up.
+            // Once more after the epoch was left.
             let namespace = node.namespace_with(store);
             (0..2).for_each(|_| node.sync_with(&namespace, store));
             let expected = 10_000 * round - if store.len() == 3 { 5000 } else { 0 };
@@ -76,7 +76,7 @@ fn a_worker_that_ends_leaves_the_shards_alone_that_there_are_no_more() {
     let lifetime = Duration::from_millis(LIFETIME);
     let syncer = Syncer::new(&before, &[size()], lifetime).unwrap();
     let mut strategy = node.strategy.clone();
-    // In the middle of a cycle, there is another configuration.
+    // A new configuration begins during a cycle.
     node.strategy.faults.borrow_mut().push(Fault::StoppedAfter);
     let mut ending = core::pin::pin!(syncer.sync(&mut strategy, node.time));
     assert!(go_on(ending.as_mut()).is_pending());
@@ -102,7 +102,7 @@ fn a_shard_whose_exchange_takes_long_keeps_no_other_waiting() {
     for shard in 0..8 {
         nodes[0].hit(&key_of_one(shard, 8), hits(1));
     }
-    // The first one by itself, then the next.
+    // The first shard alone, then the next one.
     nodes[0].faults(&[Fault::None, Fault::StoppedAfter]);
     let mut worker = nodes[0].start_sync();
     assert!(poll(&mut worker).is_pending());
@@ -114,14 +114,16 @@ fn a_shard_whose_exchange_takes_long_keeps_no_other_waiting() {
     assert_eq!((report.pushed, report.clock_offset), (8, 500));
 }
 
-/// Else a namespace with a long period has neither a result nor a line of its store until the next.
+/// Otherwise a namespace with a long period would have neither a result nor a log line of its store
+/// until the next cycle.
 #[test]
 fn two_workers_that_begin_at_once_each_tell_what_they_did() {
     let (store, nodes) = cluster_with::<Store>(8, 1);
     let node = &nodes[0];
     node.sync().unwrap();
     (0..8).for_each(|shard| node.hit(&key_of_one(shard, 8), hits(1)));
-    // By the first one, four are asked at once; the other one finds these taken, and is at the sixth.
+    // The first worker syncs four shards at a time; the other one finds these leased, and is at the
+    // sixth.
     let (none, stopped) = (Fault::None, Fault::StoppedAfter);
     node.faults(&[none, stopped, stopped, stopped, stopped]);
     let mut one = node.start_sync();

@@ -1,4 +1,4 @@
-//! Syncs with a store that keeps absolute counts, and tells no changes.
+//! Syncs with a store with absolute counts and without a log.
 
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
@@ -35,7 +35,7 @@ fn nodes_see_each_others_hits_in_snapshots() {
 fn a_snapshot_is_read_once_in_a_cycle_when_all_is_pushed() {
     let (store, nodes) = cluster_with::<Rows>(2, 1);
     let node = &nodes[0];
-    // More than a batch has room for, in both shards.
+    // More than fits into a batch, in both shards.
     (0..1000_u32).for_each(|n| node.hit(&n.to_be_bytes(), hits(1)));
     node.sync().unwrap();
     for shard in store.iter() {
@@ -50,7 +50,7 @@ fn a_snapshot_is_read_once_in_a_cycle_when_all_is_pushed() {
     }
 }
 
-/// A cycle that fetches nothing.
+/// Runs a cycle that fetches nothing.
 fn push(node: &Node<Rows>) {
     let lifetime = Duration::from_millis(LIFETIME);
     let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
@@ -94,7 +94,7 @@ fn a_counter_that_was_evicted_begins_a_row_of_its_own() {
     assert_eq!(node.rate(b"a"), hits(7));
 }
 
-/// Under its new identity, what it wrote under the former one would count twice.
+/// Under its new identity, its rows under the former one would count twice.
 #[test]
 fn a_clone_takes_another_identity_in_a_new_epoch() {
     for is_sealed in [false, true] {
@@ -124,7 +124,7 @@ fn a_clone_takes_another_identity_in_a_new_epoch() {
             let name = (size(), T / SIZE, key.to_vec());
             store[0].borrow().count(&name).total
         };
-        // What it counted before it was copied, both tell anew.
+        // Both push again the hits that it counted before it was copied.
         assert_eq!((total(b"a"), total(b"before")), (hits(111), hits(2)));
         for node in [node, &clone, other] {
             assert_eq!(node.rate(b"a"), hits(111));

@@ -1,4 +1,4 @@
-//! A node's use of the news of others' pushes.
+//! A node's handling of other nodes' pushes on the channel.
 
 use core::task::Poll;
 
@@ -16,7 +16,7 @@ fn ear_of(node: &Node) -> Subscriber<'static, 'static> {
     Subscriber::new(node.namespace, &[size()]).unwrap()
 }
 
-/// All that the store has told since the positions of `subscriber`.
+/// Returns all messages since the positions of `subscriber`.
 fn heard(subscriber: &Subscriber<'_, '_>, store: &Shards<Store>) -> Vec<PushNews> {
     let mut all = Vec::new();
     for subscription in subscriber.subscriptions() {
@@ -27,13 +27,13 @@ fn heard(subscriber: &Subscriber<'_, '_>, store: &Shards<Store>) -> Vec<PushNews
     all
 }
 
-/// Notes what was told since the last time; returns what has to wait.
+/// Applies new messages. Returns those that must wait.
 fn recv(node: &Node, subscriber: &mut Subscriber<'_, '_>, store: &Shards<Store>) -> Vec<PushNews> {
     let news = heard(subscriber, store).into_iter();
     news.filter_map(|news| subscriber.note(news, node.time)).collect()
 }
 
-/// Nodes that have seen what there was.
+/// Returns nodes that have fetched all counters.
 fn ready(nodes: u64) -> (Shards<Store>, Vec<Node>) {
     let (store, nodes) = cluster(nodes);
     for node in nodes.iter().chain(&nodes) {
@@ -53,10 +53,10 @@ fn what_others_push_is_known_without_an_exchange() {
         pushing.sync().unwrap();
         assert!(recv(&nodes[0], &mut subscription, &store).is_empty());
     }
-    // Whether it was counted here or not.
+    // Whether this node has hits of the key or not.
     assert_eq!(nodes[0].rate(b"a"), hits(21));
     assert_eq!(nodes[0].rate(b"new"), hits(4));
-    // The exchange tells the same, and all know it then.
+    // The exchange returns the same totals, and then all nodes know them.
     let report = nodes[0].sync().unwrap().unwrap();
     assert_eq!((report.pushed, report.fetched), (1, 2));
     assert_eq!(nodes[0].rate(b"a"), hits(21));
@@ -82,7 +82,7 @@ fn what_is_heard_twice_or_late_changes_nothing() {
         }
     }
     assert_eq!(all.len(), 3);
-    // The exchange has all of it.
+    // The exchange returns all of it.
     nodes[0].sync().unwrap();
     for news in all {
         ear_of(&nodes[0]).note(news, nodes[0].time);
@@ -122,7 +122,7 @@ fn what_may_hold_a_batch_on_its_way_waits_for_the_answer() {
         nodes[1].hit(b"b", hits(10));
         nodes[1].sync().unwrap();
         let waiting = recv(&nodes[0], &mut subscription, &store);
-        // So does the rest: while a sync is under way, what it notes may be newer.
+        // The rest waits, too: a running sync may record newer totals.
         assert_eq!((nodes[0].rate(b"a"), nodes[0].rate(b"b")), (hits(1), Hits::ZERO));
         assert_eq!(waiting.len(), 1);
         assert_eq!(waiting[0].counts.len(), 2);
@@ -190,7 +190,7 @@ fn the_window_before_is_heard_of_too() {
     let namespace = crate::engine::RateLimiting::new(nodes[0].namespace);
     let sliding = crate::policy::algorithm::Algorithm::Sliding;
     let rate = namespace.sliding_window(b"a", size(), sliding, nodes[0].time);
-    // Of the window before, all but what is past of the present one.
+    // The part of the previous window that still counts.
     let left = i64::try_from(SIZE - (T + SIZE) % SIZE).unwrap();
     let before = Hits::from_thousandths(11_000 * left / i64::try_from(SIZE).unwrap());
     let rounded = rate.unwrap().minus(hits(1).plus(before)).thousandths();
@@ -222,7 +222,7 @@ fn a_node_listens_from_where_it_has_come_to() {
     nodes[1].sync().unwrap();
     nodes[0].sync().unwrap();
     assert_eq!(after(&subscription), 2);
-    // In another epoch, it begins anew.
+    // In another epoch, it starts again.
     for shard in store.iter() {
         shard.borrow_mut().epoch = None;
     }
@@ -256,7 +256,7 @@ fn what_was_heard_of_a_position_that_there_is_not_is_forgotten() {
     forged.counts.clear();
     assert_eq!(subscription.note(forged, nodes[0].time), None);
     assert!(heard(&subscription, &store).is_empty());
-    // The next exchange tells more, and then it hears what comes after that.
+    // The next exchange returns more, and then the channel continues after that.
     nodes[0].sync().unwrap();
     nodes[1].hit(b"a", hits(1));
     nodes[1].sync().unwrap();

@@ -1,4 +1,4 @@
-//! Whatever happens, in whatever order: the total is what was counted.
+//! The total equals the counted hits after any events in any order.
 
 use core::mem;
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Messages are lost, workers are stopped or killed, the store loses all: in the end the total is
-    /// what was counted, and all nodes know it.
+    /// Messages are lost, workers are stopped or killed, the store loses all data: in the end the
+    /// total equals the counted hits, and all nodes know it.
     #[test]
     fn the_total_is_what_was_counted(
         steps in prop::collection::vec(step(), 1..100),
@@ -62,7 +62,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Checks replicas that lag behind and take over, while the former primary comes back.
+    /// Checks replicas that lag behind and take over, while the former primary returns.
     #[test]
     fn the_total_is_what_was_counted_whichever_replica_tells_it(
         steps in prop::collection::vec(step_with(failover()), 1..100),
@@ -70,7 +70,7 @@ proptest! {
         totals_are_what_was_counted::<Store>(1, steps)?;
     }
 
-    /// Checks a store that keeps absolute counts alone, and writes a batch in parts.
+    /// Checks a store with absolute counts and without a log, which writes a batch in parts.
     #[test]
     fn the_total_is_what_was_counted_absolutely(
         steps in prop::collection::vec(step(), 1..100),
@@ -83,7 +83,7 @@ proptest! {
     fn the_total_is_what_was_counted_by_clones(
         steps in prop::collection::vec(step_with((0..6_usize).prop_map(Step::Clone).boxed()), 1..100),
     ) {
-        // All that clones know they would restore alike.
+        // Clones would restore the same hits.
         let steps = steps.into_iter().filter(|step| !matches!(step, Step::Flush(_)));
         totals_are_what_was_counted::<Store>(1, steps.collect())?;
     }
@@ -161,7 +161,7 @@ where
             }
             Step::Clone(node) => {
                 let node = &nodes[node % nodes.len()];
-                // What it has not pushed, both would push.
+                // Both would push the hits that it has not pushed.
                 if matches!(node.sync(), Ok(Some(_))) && nodes.len() < 6 {
                     let clone = node.cloned(nodes.len() as u64);
                     clone.time.monotonic.set(node.time.monotonic.get());
@@ -196,23 +196,23 @@ where
 #[derive(Clone, Debug)]
 enum Step {
     Hit(usize, u8, i64),
-    /// A hit of every key: more than fit into one batch.
+    /// A hit of every key; more than one batch.
     HitAll(usize, i64),
-    /// Under a limit.
+    /// A hit under a limit.
     Ask(usize, u8, i64),
     /// A sync of all changes, or an early one.
     Sync(usize, Option<EarlyPush>, Vec<Fault>),
-    /// A worker that was stopped goes on, though another may have taken over.
+    /// A stopped worker continues, though another one may have taken over.
     Wake(usize),
     Kill(usize),
-    /// Until leases have ended.
+    /// Until leases have expired.
     Wait,
-    /// A shard loses all.
+    /// A shard loses all data.
     Flush(usize),
     Trim(usize),
-    /// A replica has got all of a shard.
+    /// A replica receives all data of a shard.
     Replicate(usize),
-    /// It takes over with what it has got; the former primary becomes the replica.
+    /// The replica takes over with its data; the former primary becomes the replica.
     Failover(usize),
     Clone(usize),
 }
@@ -226,7 +226,7 @@ fn failover() -> BoxedStrategy<Step> {
         .boxed()
 }
 
-/// Steps of which some are of a kind.
+/// Generates steps, some of which are of one kind.
 fn step_with(kind: BoxedStrategy<Step>) -> impl proptest::strategy::Strategy<Value = Step> {
     let fault = prop_oneof![
         6 => Just(Fault::None),
