@@ -1,4 +1,4 @@
-//! The broker's own code under loom, as the table's is.
+//! Tests the broker's own code with loom, like the table's.
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -14,7 +14,7 @@ fn what_is_read_of_a_ring_is_what_was_written() {
     explore(3, || {
         let ring = Ring::over(leak(Ring::size(2))).unwrap();
         let writer = thread::spawn(move || {
-            // The second finds room only where the first was read, and takes its place.
+            // The second message fits only after the first one was read, and takes its place.
             [[1, 2], [3, 4]].map(|words| ring.write(&words))
         });
         let mut words = Vec::new();
@@ -32,7 +32,7 @@ fn what_is_read_of_a_ring_is_what_was_written() {
 
 #[test]
 fn who_sleeps_is_woken_when_so_much_was_written_as_it_waits_for() {
-    // Both messages at once, or one and then the other.
+    // Both messages at once, or one after the other.
     for steps in [&[2][..], &[1, 2]] {
         explore(3, move || {
             let [written, at] = leak(2) else { panic!() };
@@ -62,7 +62,7 @@ fn who_sleeps_is_woken_when_so_much_was_written_as_it_waits_for() {
                     doorbell.set(TERM, (wanted - found) as u64).unwrap();
                     let before = found;
                     found = look();
-                    // It may be rung for what was found before.
+                    // It may be rung for messages that were read before.
                     while found == before {
                         let mut is_rung = bell.0.lock().unwrap();
                         while !*is_rung {
@@ -95,7 +95,7 @@ fn of_those_that_find_a_breaker_half_open_one_is_told_unless_it_is_closed() {
         let is_told = |it: &&Circuit| **it == Circuit::HalfOpen;
         assert!(found.iter().filter(is_told).count() <= 1);
         closes.join().unwrap();
-        // A caller was told, and made nothing of it: it is closed.
+        // A caller was told, and did nothing: the circuit is closed.
         assert_eq!(breaker.look(now), Circuit::Closed);
     });
 }
@@ -163,7 +163,7 @@ fn of_those_that_wait_for_a_broker_that_was_stopped_one_takes_its_place() {
         let other = thread::spawn(take);
         let terms = [take(), other.join().unwrap()].map(|it| it.map(|(term, _)| term));
         let is_beaten = beats.join().unwrap().is_ok();
-        // Whoever was looking while it beat begins anew.
+        // A process that looked during a beat starts again.
         assert_eq!(is_beaten && terms == [None; 2], tenure.is_of(term));
         assert!(terms[0].is_none() || terms[0] != terms[1]);
     });

@@ -1,6 +1,6 @@
-//! The broker as it is, without nginx: two workers that ask, on threads of their own, and one thread
-//! that asks a store for both. Whatever happens to that thread and to the store, each question is
-//! answered once, or has failed once, and when all is well again, questions are answered again.
+//! The broker without nginx: two workers on threads of their own, and one thread that asks a store
+//! for both. Whatever happens to that thread and to the store, each question is answered or fails
+//! exactly once, and when everything works again, questions are answered again.
 
 #[cfg(all(test, loom))]
 mod loom;
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 fn uptime() -> Duration {
-    // Not zero, which is no time to a breaker.
+    // Not zero, which is an invalid time for a breaker.
     START.elapsed() + Duration::from_secs(1)
 }
 
@@ -52,11 +52,11 @@ fn queues() -> Arc<SharedQueues> {
     Arc::new(SharedQueues::new(2, 1).unwrap())
 }
 
-/// An event during questions of workers.
+/// An event while workers ask.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Store(Mood),
-    /// The thread that asks is dropped, and another takes its place a while later.
+    /// The broker's thread is dropped, and another one replaces it after a while.
     Kill,
 }
 
@@ -126,7 +126,7 @@ fn a_thread_that_was_held_takes_nothing_from_the_one_that_asks_in_its_place() {
     store.set(Mood::Holds);
     wait_until("no thread asks", || store.0.is_holding.load(SeqCst));
     store.set(Mood::Answers);
-    // A lock of this process does not keep it from that.
+    // A lock of this process does not prevent that.
     let other = BrokerThread::of_worker(1, &queues, &store);
     more_are_answered();
     held.end_after(|| store.0.lets_go.store(true, SeqCst));
@@ -153,8 +153,8 @@ fn with_longer_timeout(queues: &Arc<SharedQueues>, with: impl AsyncFnOnce(&mut W
 fn no_wakeup_is_lost() {
     let (queues, store) = (queues(), Store::default());
     let thread = BrokerThread::start(&queues, &store);
-    // One at a time: a question finds the thread about to sleep, and an answer the worker. Each waits
-    // for the other alone: nothing else would wake it.
+    // One at a time: a question finds the thread about to sleep, and an answer the worker. Each
+    // waits only for the other: nothing else would wake it.
     with_longer_timeout(&queues, async |worker| {
         for burst in (0..2000).map(|it| 1 + it % 3) {
             (0..burst).for_each(|_| worker.ask());
@@ -170,7 +170,7 @@ fn no_wakeup_is_lost() {
 fn what_has_no_room_in_a_ring_is_asked_when_it_has() {
     let (queues, store) = (queues(), Store::default());
     with_longer_timeout(&queues, async |worker| {
-        // No reader has begun.
+        // No reader has started.
         (0..6000).for_each(|_| worker.ask());
         worker.client.send();
         assert!(worker.client.unsent() > 0);
@@ -235,7 +235,7 @@ fn a_store_that_answers_and_refuses_to_charge_stays_lost() {
         worker.ask();
         worker.settle().await;
         let asked = store.0.exchanges.load(SeqCst);
-        // What is counted without it is kept, as it has done nothing of it.
+        // Charges made without the store are kept, since it has executed none of them.
         for key in 0..100 {
             assert!(worker.client.charge_later(0, &charge(key, StoredKind::Log)));
         }
@@ -248,7 +248,7 @@ fn a_store_that_answers_and_refuses_to_charge_stays_lost() {
                 store.0.exchanges.load(SeqCst) >= attempts
             });
             if turn == 0 {
-                // Whoever asks in place of another knows as much.
+                // A thread that replaces it knows the same.
                 thread.kill();
                 thread = BrokerThread::watch(&queues, &store, Some(state));
             }
@@ -270,7 +270,7 @@ fn what_is_charged_while_the_store_refuses_is_charged_once() {
         worker.settle().await;
         for _ in 0..3 {
             store.set(Mood::IsFull);
-            // Before anybody knows.
+            // Before any worker knows that the store is down.
             for key in 0..100 {
                 worker.client.ask(0, None, 0, &charge(key, StoredKind::Log));
             }
@@ -326,7 +326,8 @@ fn what_races_is_asked_again_until_it_is_decided_or_its_time_is_nearly_over() {
     LocalRuntime::new().unwrap().block_on(async {
         let half_a_second = Duration::from_millis(500);
         let mut worker = Worker::new(&queues, 1, half_a_second, &Arc::default());
-        // A refusal comes in time: the request need not be decided without the store. A busy machine may be late by itself.
+        // A refusal arrives in time, so the request is not decided without the store. A busy
+        // machine may cause delays.
         let begin = uptime();
         let id = loop {
             let id = worker.next;
@@ -336,7 +337,7 @@ fn what_races_is_asked_again_until_it_is_decided_or_its_time_is_nearly_over() {
             if end == End::Answered {
                 break id;
             }
-            // After one that was late, some are not asked.
+            // After a late answer, some questions are not asked.
             assert!(matches!(end, End::Late | End::NotAsked), "{end:?}");
             assert!(uptime() - begin < PATIENCE, "always late");
             worker.turn().await;

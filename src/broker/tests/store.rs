@@ -1,4 +1,4 @@
-//! A store of the tests, which does what it is told to.
+//! A store for the tests, whose behaviour they choose.
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicUsize, Ordering::SeqCst};
 use core::time::Duration;
@@ -24,38 +24,38 @@ use crate::store::registry::StoreVisitor as _;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     Answers,
-    /// It refuses, at once.
+    /// It refuses at once.
     Refuses,
-    /// It answers, and refuses what is to be charged.
+    /// It answers, and refuses charges.
     IsFull,
     /// It decides, and the answer is lost.
     LosesAnswers,
-    /// It says nothing until the client's timeout.
+    /// It does not answer until the client's timeout.
     IsSilent,
-    /// The thread that asks is held until the store is told to let it go on, and is answered then.
+    /// The thread that asks is blocked until the test lets it continue, and is then answered.
     Holds,
 }
 
 pub(super) const MOODS: [Mood; 6] =
     [Mood::Answers, Mood::Refuses, Mood::IsFull, Mood::LosesAnswers, Mood::IsSilent, Mood::Holds];
 
-/// A store that notes which questions it was asked.
+/// A store that records the questions to it.
 #[derive(Clone, Default)]
 pub(super) struct Store(pub(super) Arc<Inner>);
 
 #[derive(Default)]
 pub(super) struct Inner {
-    /// The index of its mood.
+    /// Index of its mood.
     pub(super) mood: AtomicU8,
     pub(super) decided: Mutex<HashMap<u64, usize>>,
-    /// Whether a thread is held, and whether it is let go on.
+    /// Whether a thread is blocked, and whether it may continue.
     pub(super) is_holding: AtomicBool,
     pub(super) lets_go: AtomicBool,
     /// Number of exchanges.
     pub(super) exchanges: AtomicUsize,
     /// Hits charged to logs, in whole hits.
     pub(super) charged: AtomicI64,
-    /// Number of races of each question before it is decided.
+    /// Number of times that each question races before it is decided.
     pub(super) races: AtomicUsize,
 }
 
@@ -110,7 +110,7 @@ impl Decider for Store {
             let mut decided = self.0.decided.lock().unwrap();
             for question in questions {
                 let counter = &question.counters[0];
-                // That of a trial is another one.
+                // A trial has another key.
                 if let Ok(key) = counter.key.as_slice().try_into() {
                     *decided.entry(u64::from_le_bytes(key)).or_default() += 1;
                 }

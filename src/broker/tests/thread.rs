@@ -1,4 +1,4 @@
-//! The thread that serves as the broker, which tests kill.
+//! The broker's thread, which tests kill.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -14,7 +14,7 @@ use crate::table::StoreState;
 use super::store::Store;
 use super::uptime;
 
-/// The thread that asks for all.
+/// The thread that asks for all workers.
 pub(super) struct BrokerThread {
     kill: oneshot::Sender<()>,
     end: oneshot::Sender<()>,
@@ -26,7 +26,7 @@ impl BrokerThread {
         BrokerThread::of_worker(0, queues, store)
     }
 
-    /// Starts that of a worker.
+    /// Starts the thread of a worker.
     pub(super) fn of_worker(
         worker: usize,
         queues: &Arc<SharedQueues>,
@@ -35,7 +35,7 @@ impl BrokerThread {
         BrokerThread::with(worker, queues, store, None)
     }
 
-    /// Starts one that notes in `state` whether the store is there.
+    /// Starts a thread that records in `state` whether the store is up.
     pub(super) fn watch(
         queues: &Arc<SharedQueues>,
         store: &Store,
@@ -75,7 +75,7 @@ impl BrokerThread {
             runtime.block_on(async {
                 let events = EventLoopQueue::new(EventFd::new().unwrap());
                 let served = tokio::task::spawn_local(broker.serve(ending, events));
-                // What was taken and not answered is gone with the one that is killed.
+                // The questions that a killed thread has taken are lost.
                 if let Either::Left((ended, _)) = select(served, killed).await {
                     ended.unwrap();
                 }
@@ -84,7 +84,7 @@ impl BrokerThread {
         BrokerThread { kill, end, thread }
     }
 
-    /// Drops it where it is.
+    /// Drops the thread's task where it is.
     pub(super) fn kill(self) {
         let BrokerThread { kill, end, thread } = self;
         kill.send(()).unwrap();
@@ -92,12 +92,12 @@ impl BrokerThread {
         drop(end);
     }
 
-    /// Lets it answer what was asked.
+    /// Lets the thread answer the questions so far, and ends it.
     pub(super) fn end(self) {
         self.end_after(|| {});
     }
 
-    /// Lets it answer what was asked, with something done before that is waited for.
+    /// Like `end`, but calls `before` first, and waits for it.
     pub(super) fn end_after(self, before: impl FnOnce()) {
         let BrokerThread { kill, end, thread } = self;
         drop(end);

@@ -1,4 +1,4 @@
-//! A worker that asks, and notes what becomes of its questions.
+//! A worker that asks, and records the results of its questions.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use core::time::Duration;
@@ -40,7 +40,7 @@ pub(super) struct Progress {
     pub(super) stop: AtomicBool,
 }
 
-/// A worker, with its event loop.
+/// A worker with its event loop.
 pub(super) struct Worker {
     pub(super) client: Client,
     pub(super) eventfd: AsyncFd<EventFd>,
@@ -52,7 +52,7 @@ pub(super) struct Worker {
     pub(super) progress: Arc<Progress>,
 }
 
-/// A hit of a key of its own.
+/// Returns a question about a hit of a key.
 pub(super) fn charge(key: u64, kind: StoredKind) -> Question {
     let shard = Shard { namespace: "api".into(), number: 0 };
     let counter = AskedCounter {
@@ -66,7 +66,7 @@ pub(super) fn charge(key: u64, kind: StoredKind) -> Question {
 }
 
 impl Worker {
-    /// To be called in a runtime.
+    /// Creates a worker. Must be called in a runtime.
     pub(super) fn new(
         queues: &Arc<SharedQueues>,
         number: usize,
@@ -107,7 +107,7 @@ impl Worker {
         self.waiting.insert(id, deadline);
     }
 
-    /// One turn: what was asked is sent, and what is answered is noted.
+    /// Runs one turn: sends the questions, and records the answers.
     pub(super) async fn turn(&mut self) {
         self.client.send();
         let wait = Duration::from_millis(5);
@@ -141,7 +141,7 @@ impl Worker {
         }
     }
 
-    /// Each was told once what became of it, and was decided at most once.
+    /// Checks that each question got one result, and was decided at most once.
     pub(super) fn check(&self, store: &Store) {
         let decided = store.0.decided.lock().unwrap();
         assert_eq!(self.ends.len() as u64, self.next & u64::from(u32::MAX));
@@ -159,7 +159,8 @@ impl Worker {
     }
 }
 
-/// A worker that asks, so many at a time, until it is told to stop; then all of it is checked.
+/// Starts a worker that asks this number of questions at a time until it is told to stop, and then
+/// checks all results.
 pub(super) fn spawn_worker(
     queues: &Arc<SharedQueues>,
     number: usize,

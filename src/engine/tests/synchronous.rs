@@ -1,4 +1,4 @@
-//! Questions to stores about a request, conclusions from their answers, and remembered refusals.
+//! Questions to stores about a request, decisions from their answers, and the rejection cache.
 
 use core::time::Duration;
 use smallvec::smallvec;
@@ -60,7 +60,7 @@ impl<'m> Fixture<'m> {
         }
     }
 
-    /// Asks a store with three shards, of which the keys have 2 and 1.
+    /// Asks a store with three shards; the keys are in shards 2 and 1.
     fn ask_cluster<'c>(
         &'c self,
         bound: &'c BoundLimit<'m>,
@@ -74,7 +74,7 @@ impl<'m> Fixture<'m> {
     }
 }
 
-/// A store with one shard.
+/// Returns the decider of a store with one shard.
 fn single(first: usize) -> Deciders {
     Deciders { first, shards: 1 }
 }
@@ -138,7 +138,7 @@ fn limits_of_all_algorithms_are_asked_about_at_once() {
     let asked: Vec<_> = question.limits.iter().map(|it| it.algorithm).collect();
     let of_checks: Vec<_> = limits.iter().map(|it| it.limit.algorithm).collect();
     assert_eq!(asked, of_checks);
-    // Sliding and fixed windows are two readings of one counter.
+    // Sliding and fixed windows read the same counter.
     let counters: Vec<_> = question.limits.iter().map(|it| it.counter).collect();
     assert_eq!(counters, [0, 0, 1, 2, 3]);
 }
@@ -182,7 +182,7 @@ fn limits_in_one_shard_of_a_cluster_are_one_part() {
     ];
     assert_eq!(parts, expected);
 
-    // The answer of a part is of its own limits.
+    // The answer of a part belongs to its own limits.
     let answer = Answer {
         admitted: smallvec![true, false],
         readings: smallvec![counts(1, 0, 0, size(60)), counts(2, 0, 0, size(3600))],
@@ -247,7 +247,7 @@ fn answers_are_told_with_what_is_decided_here() {
         assert_eq!(charges[0].verdict().reading.windows().current, hits(here));
         let verdict = charges[1].verdict();
         assert_eq!((verdict.reading.windows().current, verdict.admitted), (hits(9), admitted));
-        // The node knows what the store does.
+        // The node has recorded the store's count.
         let known = fixture.namespace.table().read(
             &fixture.namespace.counter(size(60)),
             fixture.keys[0],
@@ -260,7 +260,7 @@ fn answers_are_told_with_what_is_decided_here() {
         namespace.table().namespace_stats(namespace.index()).hits
     };
     assert_eq!(counted(), 10_000, "what was refused is not counted");
-    // Without an answer, what the node knows is told, and nothing is charged.
+    // Without an answer, the node's own counts are returned, and nothing is charged.
     let checks = [fixture.ask(&minute, 10, 0, 1, Some(0))];
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &checks, &[None], &fixture.clock);
@@ -274,11 +274,11 @@ fn who_is_over_a_limit_is_known_for_a_second() {
     let fixture = Fixture::new(&shared);
     let at = Duration::from_millis;
     for (algorithm, elapsed, refused_at, not_at) in [
-        // A window that does not end meanwhile.
+        // A window that does not end in this time.
         (Algorithm::Fixed, 10_000, &[0, 500, 1000][..], &[1001][..]),
-        // One that does: nothing is known of the next one.
+        // A window that ends: the next one is unknown.
         (Algorithm::Fixed, 59_500, &[0, 499], &[500, 1000]),
-        // It weighs as the previous one: 10 of 10, and a 60th less with each second.
+        // It weighs as the previous window: 10 of 10, and a 60th less each second.
         (Algorithm::Sliding, 59_500, &[0, 499, 500, 1000], &[1001]),
     ] {
         let minute = fixture.limit(60, algorithm);
@@ -300,12 +300,12 @@ fn who_is_over_a_limit_is_known_for_a_second() {
         for time in not_at {
             assert!(refusals.recall(&checks, at(*time)).is_none(), "{time}");
         }
-        // It is the rate that is known, not the verdict.
+        // The rate is known, not the verdict.
         for (limit, cost, is_refused) in [(11, 1, false), (11, 2, true), (10, 0, true)] {
             let checks = [fixture.ask(&minute, limit, 0, cost, Some(0))];
             assert_eq!(refusals.recall(&checks, at(0)).is_some(), is_refused);
         }
-        // Of this counter, and of no other.
+        // For this counter only.
         let others = [fixture.ask(&minute, 1, 1, 1, Some(0)), fixture.ask(&minute, 1, 0, 1, None)];
         for other in others {
             assert!(refusals.recall(&[other], at(0)).is_none());
@@ -337,7 +337,7 @@ fn what_is_in_a_full_bucket_is_known_for_a_second() {
         let known = refusals.recall(checks, at(time));
         known.is_some_and(|known| known.iter().flatten().any(|it| !it.admitted))
     };
-    // A hit leaks in 100 milliseconds, of which 30 had passed.
+    // One hit leaks in 100 milliseconds, of which 30 had passed.
     assert!(is_refused(&checks, 0) && is_refused(&checks, 69));
     assert!(!is_refused(&checks, 70) && !is_refused(&checks, 1001));
     let costly = [fixture.ask(&rate, 10, 0, 2, Some(0))];
@@ -377,18 +377,18 @@ fn a_log_is_known_to_have_no_room_for_as_much_until_the_store_said_it_has() {
     assert_eq!((count.wait, count.age, count.hits), (300, 1200, hits(10)));
     let is_refused = |most, cost, time| refusals.recall(&[check(most, cost)], at(time)).is_some();
     assert!(is_refused(10, 3, 499) && !is_refused(10, 3, 500));
-    // What has left meanwhile may be enough for less.
+    // The hits that have left meanwhile may be enough for a smaller cost.
     assert!(is_refused(9, 2, 499) && is_refused(7, 0, 499));
     assert!(!is_refused(10, 2, 0) && !is_refused(11, 3, 0) && !is_refused(8, 0, 0));
-    // Nor is it known which of several limits has room when.
+    // It is unknown which of several limits has room when.
     let both = [check(10, 1), check(2, 1)];
     let mut refusals = RejectionCache::default();
     refusals.remember(&both, &[Some(refused(500)), Some(refused(500))], at(0));
     assert!(refusals.recall(&both, at(0)).is_none());
-    // What never has room is asked about.
+    // A limit that never has room is asked about.
     refusals.remember(&[check(1, 2)], &[Some(refused(0))], at(0));
     assert!(refusals.recall(&[check(1, 2)], at(0)).is_none());
-    // And what was set to zero.
+    // The cache does not know keys that were reset.
     let checks = [check(10, 3)];
     refusals.remember(&checks, &[Some(refused(500))], at(0));
     assert!(refusals.recall(&checks, at(0)).is_some());
@@ -475,7 +475,7 @@ fn hits_that_a_store_admits_to_a_moving_window_are_counted_here_too() {
         let reading = shared.table.read(&counter, fixture.keys[0], &fixture.clock);
         MovingCount::from(reading).hits
     };
-    // Of many nodes' hits, the store tells no times.
+    // The store does not return the times of many nodes' hits.
     let reading: Reading =
         MovingCount { hits: hits(7), oldest: UnixMillis(T - 1000), age: 1000, wait: 0 }.into();
     let checks = [fixture.ask(&minute, 10, 0, 2, Some(0)), fixture.ask(&other, 10, 1, 1, Some(1))];
@@ -504,7 +504,7 @@ fn hits_that_a_store_admits_to_a_moving_window_are_counted_here_too() {
     assert_eq!(evaluate(false, true), hits(2));
     assert_eq!(evaluate(true, false), hits(2), "it is refunded");
     assert_eq!(evaluate(true, true), hits(4));
-    // What is known with the response.
+    // Hits that depend on the response.
     let checks = [fixture.ask(&minute, 10, 0, 0, Some(0))];
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &checks, &[None], &fixture.clock);
@@ -539,7 +539,7 @@ fn what_a_store_says_of_a_bucket_is_noted_at_its_rate() {
     conclude(&mut evaluation, &checks, &answered, &fixture.clock);
     let (_, charges) = evaluation.finish(Outcome::Rejected, &fixture.clock);
     assert_eq!(charges[0].verdict().remaining(), hits(2), "of five");
-    // The node goes on from there.
+    // The node continues from there.
     let counter = fixture.namespace.counter_of(StoredKind::Level(kind), size(1));
     let left = |at| {
         fixture.clock.set(at);
@@ -580,16 +580,16 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     assert_eq!(asked(&[ask(&few, 10, 1)]), (1, 10, 1, vec![5]));
     let closed = [ask(&few, 0, 1)];
     assert_eq!(asked(&closed), (1, 0, 1, vec![0]), "nothing is admitted");
-    // Each rate has a counter of its own.
+    // Each rate has its own counter.
     let both = [ask(&few, 10, 1), ask(&many, 10, 1)];
     assert_eq!(asked(&both), (2, 10, 1, vec![5, 10]));
-    // 20 in two seconds are 10 in one.
+    // 20 in two seconds is the same rate as 10 in one.
     let both = [ask(&few, 10, 0), ask(&many, 20, 2)];
     assert_eq!(asked(&both), (1, 10, 2, vec![5, 10]));
     let both = [ask(&few, 10, 2), ask(&many, 20, 3)];
     assert_eq!(asked(&both), (1, 10, 2, vec![5, 10]));
 
-    // An answer is told to each by its own numbers.
+    // Each limit reads the answer at its own rate.
     let level = Level { hits: hits(3), at: UnixMillis(T), mark: UnixSeconds(0) };
     let reading = LevelKind::Bucket(hits(10)).reading(size(1), level, UnixMillis(T));
     let answer = Answer {
@@ -607,7 +607,7 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     let told: Vec<_> = charges.iter().map(of_each).collect();
     assert_eq!(told, [(hits(2), 200), (hits(7), 200)]);
 
-    // Hits that are known with the response leak at that rate, too.
+    // Hits that depend on the response leak at that rate, too.
     let checks = [ask(&few, 10, 0)];
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &checks, &[None], &fixture.clock);
@@ -623,7 +623,7 @@ fn hits_of_a_response_that_a_reserve_does_not_cover_use_it_up() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let bound = fixture.limit(60, Algorithm::Fixed).reserving(&fixture.namespace);
-    // A `charge=`: what is counted admits the request.
+    // A `charge=`: a request is admitted by the hits counted so far.
     let checks = [fixture.ask(&bound, 1000, 0, 0, Some(0))];
     let time_of = |_| Some(UnixMillis(T));
     let reserve = bound.reserve(fixture.keys[0], hits(1000)).unwrap();
@@ -651,7 +651,7 @@ fn hits_of_a_response_that_a_reserve_does_not_cover_use_it_up() {
     assert_eq!((asked, is_all), (hits(8), false));
     // The next request asks.
     assert!(spend(&checks, time_of).is_none());
-    // No decider takes the rest: all of it is counted elsewhere.
+    // No decider takes the rest, so all of it is counted elsewhere.
     spent.into_iter().for_each(SpentReserve::put_back);
     assert_eq!(spend(&checks, time_of).unwrap().spent[0].spent.left, hits(2));
 }

@@ -1,4 +1,4 @@
-//! Blocks of directives that are wrong, and what is said of them.
+//! Wrong blocks of directives, and their errors.
 
 use super::blocks::{parse, read_file};
 use crate::store::registry::{STRATEGY, StoreSettings, lacking};

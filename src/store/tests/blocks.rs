@@ -1,4 +1,4 @@
-//! Blocks of directives, and the settings that become of them.
+//! Blocks of directives, and the settings from them.
 
 use core::time::Duration;
 use std::io;
@@ -11,7 +11,7 @@ use crate::store::postgres::options::{PostgresOptions, TableName};
 use crate::store::redis::options::{RedisOptions, Topology};
 use crate::store::registry::{OwnOptions, StoreSettings};
 
-/// The files that there are.
+/// Reads one of the existing files.
 pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     match path.to_str() {
         Some("unix") => Ok(b"s3cret \n".into()),
@@ -24,7 +24,7 @@ pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The settings that the directives in `block`, which end in ";", make.
+/// Returns the settings from the directives in `block`, each of which ends with ";".
 pub(crate) fn parse(block: &str) -> Result<StoreSettings, String> {
     let mut builder = StoreSettings::builder(read_file);
     for line in block.split_terminator(';') {

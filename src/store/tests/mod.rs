@@ -1,4 +1,4 @@
-//! Tests of what all kinds of datastores have in common.
+//! Tests of parts that all kinds of datastores share.
 
 mod block_errors;
 pub(super) mod blocks;

@@ -66,7 +66,7 @@ fn anything_else_is_an_error_that_names_the_file() {
         assert!(error.starts_with(expected), "{error}");
         assert!(!error.contains("BEGIN") && error.len() < 200, "{error}");
     }
-    // Even where no certificate is verified.
+    // Even if no certificate is verified.
     let options = TlsOptions { verify: false, ..roots("something") };
     assert!(TlsClient::new(&options).is_err());
 }

@@ -16,7 +16,7 @@ fn what_a_failed_exchange_charged_is_taken_back() {
     let table = new_table();
     block_on(async {
         let mut asking = Asking::new(connect(&server.address, &table));
-        // Two counters, of which the other one is asked about once more only.
+        // Two counters, of which only one is asked about again.
         let ask = |key| question(key, Algorithm::Fixed, 1_000_000);
         let (busy, both) = ([ask("busy")], [ask("busy"), ask("other")]);
         asking.ask(&both).await;
@@ -45,7 +45,7 @@ fn what_a_failed_exchange_charged_is_taken_back() {
             let total = asking.store.get_window(&shard, key, size, reading.window);
             assert_eq!(total.await.unwrap(), hits(expected));
         }
-        // And so others are told.
+        // Other nodes learn of it, too.
         let told = reader.fetch().await;
         let total = |key: &[u8]| {
             let found = told.iter().find(|it| *it.key == *key);

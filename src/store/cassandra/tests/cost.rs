@@ -1,5 +1,5 @@
-//! Costs of a cycle with many changed keys, and of decisions, for Cassandra and a node: measured,
-//! not judged, since they depend on the machine.
+//! Costs of a cycle with many changed keys, and of decisions, for Cassandra and a node. They are
+//! only printed, since they depend on the machine.
 //!
 //! `cargo test --profile fast --no-default-features --features cassandra,measure --lib -- --nocapture
 //! --test-threads 1 cassandra_takes cassandra_decides`
@@ -19,13 +19,13 @@ type Node = crate::testing::conformance::Node<crate::store::cassandra::Cassandra
 
 const KEYS: usize = 100_000;
 
-/// The name of a key, of 20 bytes.
+/// Returns the name of a key, with 20 bytes.
 fn key(number: usize) -> String {
     let number = number as u64 + 1;
     format!("{:020}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// One exchange; returns how many counters were fetched, and whether there are more.
+/// Makes one exchange. Returns the number of fetched counters, and whether there are more.
 async fn push(node: &mut Node, diffs: Vec<Diff>) -> (usize, bool) {
     if !diffs.is_empty() {
         node.number += 1;
@@ -37,7 +37,7 @@ async fn push(node: &mut Node, diffs: Vec<Diff>) -> (usize, bool) {
     (counts.len(), has_more)
 }
 
-/// Fetches what others changed.
+/// Fetches the other nodes' changes.
 async fn fetch(node: &mut Node) -> usize {
     let mut fetched = 0;
     loop {
@@ -49,7 +49,7 @@ async fn fetch(node: &mut Node) -> usize {
     }
 }
 
-/// Pushes all keys, and fetches what comes with that.
+/// Pushes all keys, and fetches the changes in the answers.
 async fn push_all(node: &mut Node) -> usize {
     let mut fetched = 0;
     for first in (0..KEYS).step_by(320) {
@@ -60,7 +60,7 @@ async fn push_all(node: &mut Node) -> usize {
     fetched
 }
 
-/// Processor time of a process, or of this thread, in seconds.
+/// Returns the processor time of a process, or of this thread, in seconds.
 fn cpu(of: &str) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{of}/stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -69,7 +69,8 @@ fn cpu(of: &str) -> f64 {
     (next() + next()) / 100.0
 }
 
-/// Prints what something took: seconds, and for each of `count` what server and node spent.
+/// Prints the time of an operation in seconds, and for each of `count` the processor time of server
+/// and node.
 async fn measured<T>(
     server: &Server,
     what: &str,
@@ -91,7 +92,7 @@ async fn measured<T>(
 
 #[test]
 fn cassandra_takes() {
-    // As much of the heap for memtables as Cassandra takes by itself.
+    // The part of the heap for memtables is Cassandra's default.
     let server = Server::start(&["--ephemeral", "--heap", "2g", "--memtable", "512MiB"]);
     let table = new_table();
     block_on(async {
@@ -100,7 +101,7 @@ fn cassandra_takes() {
             let store = connect(&server.address, &table);
             nodes.push(Node::join(store, shard("measured")).await);
         }
-        // The first round is of a server that has not compiled anything yet.
+        // In the first round, the server has not compiled anything yet.
         for round in 1..=3 {
             let [one, two] = &mut nodes[..] else {
                 unreachable!("there are two");
@@ -126,7 +127,8 @@ fn cassandra_decides() {
         for node in &mut nodes {
             node.ask(&[]).await;
         }
-        // Of limits that admit all, and none. The first is of a server that has not compiled anything yet.
+        // Limits that admit all hits, and none. In the first round, the server has not compiled
+        // anything yet.
         for limit in [1_000_000, 1_000_000, 0] {
             for count in [1, 16, 64] {
                 for some in [1, nodes.len()] {

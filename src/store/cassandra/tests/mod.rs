@@ -1,4 +1,4 @@
-//! The suite for Cassandra, and what only Cassandra does.
+//! Runs the conformance suite with Cassandra, and tests what is specific to it.
 
 mod charges;
 #[cfg(all(test, feature = "measure"))]

@@ -1,4 +1,4 @@
-//! Knowledge about nodes, and how long it lasts.
+//! Tests how long nodes are known.
 
 use crate::store::cassandra::position::node_bytes;
 use crate::store::contract::strategy::Strategy as _;
@@ -19,7 +19,7 @@ fn a_node_that_was_written_down_without_a_life_goes_on() {
         let (began, first, last, at) = rows[0];
         let epoch = node.epoch.0.get().cast_signed();
         let id: String = node_bytes(node.id).map(|it| format!("{it:02x}")).concat();
-        // As a tool does that copies tables.
+        // As a tool that copies tables does.
         server.ask::<(bool,)>(&format!(
             "INSERT INTO {nodes} (epoch, node, began, first, last) \
              VALUES ({epoch}, 0x{id}, {began}, {first}, {last}) USING TIMESTAMP {}",

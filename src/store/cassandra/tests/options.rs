@@ -1,4 +1,4 @@
-//! Blocks of directives with `strategy cassandra`, and what is said of wrong ones.
+//! Blocks of directives with `strategy cassandra`, and the errors of wrong ones.
 
 use crate::store::cassandra::options::{CassandraOptions, ConsistencyLevel, Replication};
 use crate::store::registry::OwnOptions;

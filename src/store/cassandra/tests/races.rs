@@ -37,12 +37,12 @@ fn a_refusal_says_whether_it_rests_on_charges_that_stay() {
             if admitted == 0 {
                 races += 1;
                 assert!(raced.any(|it| it), "{answers:?}");
-                // Nobody else asks.
+                // No other decider asks.
                 assert!(only(both[0].ask(&one_place).await).admitted[0]);
             }
         }
         assert!(races > 0);
-        // What is charged although it is refused is not to be asked again.
+        // Hits that are charged although they are refused are not to be asked again.
         for number in 0..20 {
             let mut rejected = question(&format!("r{number}"), Algorithm::Fixed, 1);
             rejected.counts_rejected = true;
@@ -53,10 +53,10 @@ fn a_refusal_says_whether_it_rests_on_charges_that_stay() {
                 assert_ne!(answer.certainty, Certainty::Raced);
             }
         }
-        // What is full for longer than exchanges take is full for good.
+        // A counter that is full for longer than exchanges take is certainly full.
         let full = [question("full", Algorithm::Fixed, 1)];
         assert!(only(both[0].ask(&full).await).admitted[0]);
-        // The first time that this decider refuses it.
+        // The first refusal by this decider.
         let since = both[1].ask(&full).await.now;
         loop {
             let Decided { now, answers } = both[1].ask(&full).await;
@@ -70,7 +70,7 @@ fn a_refusal_says_whether_it_rests_on_charges_that_stay() {
             assert!(now.0 - since.0 < 10_000);
             tokio::time::sleep(core::time::Duration::from_millis(20)).await;
         }
-        // A place that was free meanwhile is not.
+        // A counter that had room in between is not certainly full.
         let more = [question("full", Algorithm::Fixed, 2)];
         assert!(only(both[1].ask(&more).await).admitted[0]);
         let again = only(both[1].ask(&more).await);

@@ -1,4 +1,4 @@
-//! Changes of others that take longer to be read than an exchange may.
+//! Changes of other nodes that take longer to read than an exchange may.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ fn a_node_whose_reads_take_too_long_pushes_and_reads_less_at_once() {
     let ServerAddress::Tcp { host, port } = &Server::shared().address else {
         unreachable!("Cassandra has no socket");
     };
-    // The ring's own address, so that the driver reaches all through it.
+    // The ring's own address, so that the driver reaches all nodes through the proxy.
     let proxy = Proxy::between((host, 0), (host, *port));
     let table = new_table();
     let (options, own) = options(core::slice::from_ref(&proxy.address), &table);
@@ -40,7 +40,7 @@ fn a_node_whose_reads_take_too_long_pushes_and_reads_less_at_once() {
             writer.push(diffs).await;
             expected.extend(counted(number).map(String::into_bytes));
         }
-        // All at once are 300 kilobytes, and as many counters as are told at once 200.
+        // All of them have 300 kilobytes. At most 200 counters are returned at a time.
         proxy.slow(120_000);
         let number = node.number + 1;
         let batch = node.batch(number, vec![hits("own", 3)]);

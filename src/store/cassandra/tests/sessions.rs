@@ -1,4 +1,4 @@
-//! Sessions: what ends them, and which nodes are asked.
+//! Tests what ends a session, and which nodes are asked.
 
 use core::time::Duration;
 
@@ -19,7 +19,7 @@ fn parts(address: &ServerAddress) -> (&str, u16) {
     }
 }
 
-/// Has tables made, if they are missing.
+/// Creates missing tables.
 async fn with_table_of(server: &Server, table: &str) -> Result<Epoch, StoreError> {
     let mut store = connect(&server.address, table);
     let shard = shard("api");
@@ -29,7 +29,7 @@ async fn with_table_of(server: &Server, table: &str) -> Result<Epoch, StoreError
 #[test]
 fn an_exchange_that_takes_too_long_ends_no_session_whose_nodes_answer() {
     let server = parts(&Server::shared().address);
-    // The ring's own address, so that the driver reaches all through it.
+    // The ring's own address, so that the driver reaches all nodes through the proxy.
     let proxy = Proxy::between((server.0, 0), server);
     let table = new_table();
     let (options, own) = options(core::slice::from_ref(&proxy.address), &table);
@@ -46,7 +46,7 @@ fn an_exchange_that_takes_too_long_ends_no_session_whose_nodes_answer() {
         let window = |number| (&shard, &b"k"[..], MINUTE, number);
         for store in [&mut one, &mut other] {
             let (shard, key, size, number) = window(7);
-            // A machine that is busy.
+            // The machine may be busy.
             while store.get_window(shard, key, size, number).await.is_err() {}
         }
         let connects = one.connects() + other.connects();
@@ -59,7 +59,7 @@ fn an_exchange_that_takes_too_long_ends_no_session_whose_nodes_answer() {
             store.get_window(shard, key, size, number).await.unwrap();
         }
         assert_eq!(one.connects() + other.connects(), connects);
-        // What is held for longer than a node may be silent is a session that is of no use.
+        // A session that is held for longer than a node may be silent is useless.
         proxy.hold(true);
         one.get_window(shard, key, size, number).await.unwrap_err();
         let end = one.get_window(shard, key, size, number).await.unwrap_err();
@@ -96,7 +96,7 @@ fn nodes_that_create_tables_at_the_same_time_all_have_them() {
     for _ in 0..4 {
         let table = new_table();
         let opened = std::thread::scope(|scope| {
-            // One after the other, so that some come while the last table is being created.
+            // Staggered, so that some connect while the last table is being created.
             let threads: Vec<_> = (0..16)
                 .map(|_| {
                     std::thread::sleep(Duration::from_millis(15));

@@ -1,15 +1,15 @@
-//! Users and rights, and what of them is shown.
+//! Users and their rights, and the words about them in errors.
 
 use super::*;
 
-/// Rights as docs/postgres.md lists them.
+/// The rights in docs/postgres.md.
 const GRANTS: &str = "
     GRANT USAGE ON SCHEMA {} TO {user};
     GRANT SELECT, INSERT, UPDATE, DELETE ON {}.rl_counters, {}.rl_counters_epochs,
         {}.rl_counters_nodes, {}.rl_counters_changes, {}.rl_counters_levels,
         {}.rl_counters_logs TO {user};";
 
-/// A user of the shared server that owns nothing.
+/// Creates a user of the shared server that owns nothing.
 fn new_user(schema: &Schema) -> String {
     let user = format!("user_of_{}", schema.name);
     schema.ask(&format!("CREATE ROLE {user} LOGIN"));
@@ -22,7 +22,7 @@ fn as_user(schema: &Schema, user: &str, password: &str) -> Postgres {
     Postgres::new(&options, &postgres)
 }
 
-/// Does all that a store does.
+/// Runs all operations of a store.
 async fn use_all(store: Postgres, other: Postgres) {
     let mut node = Node::join(store, shard("api")).await;
     let mut other = Node::join(other, shard("api")).await;
@@ -44,12 +44,12 @@ fn the_grants_of_the_readme_suffice() {
     let schema = Schema::new();
     let user = new_user(&schema);
     block_on(async {
-        // Somebody else has created the tables.
+        // Another user has created the tables.
         open(&mut schema.connect()).await.unwrap();
         schema.ask(&GRANTS.replace("{user}", &user));
         use_all(as_user(&schema, &user, ""), as_user(&schema, &user, "")).await;
     });
-    // What is left of the first epoch was purged.
+    // The rest of the first epoch was purged.
     let left = schema.ask("SELECT count(*) FROM {}.rl_counters");
     assert_eq!(left, [["0"]]);
 }
@@ -70,7 +70,7 @@ fn each_of_the_grants_of_the_readme_is_needed() {
             let pushed = node.store.push_diffs(&node.shard, &batch, 500).await;
             let now = crate::policy::window::UnixMillis(0);
             let error = match (pushed, missing) {
-                // Nothing is deleted by a push.
+                // A push deletes nothing.
                 (Ok(_), "DELETE") => node.store.purge(&node.shard, now).await.unwrap_err(),
                 (pushed, _) => pushed.unwrap_err(),
             };
@@ -89,7 +89,7 @@ fn a_table_that_a_new_version_adds_is_named_if_it_cannot_be_created() {
         let mut node = Node::join(schema.connect(), shard("api")).await;
         schema.ask(&GRANTS.replace("{user}", &user));
         node.push(vec![hits("a", 1)]).await;
-        // As the version before left it.
+        // As the previous version left it.
         schema.ask("DROP TABLE {}.rl_counters_logs");
         let error = open(&mut as_user(&schema, &user, "")).await.unwrap_err();
         assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
@@ -100,7 +100,7 @@ fn a_table_that_a_new_version_adds_is_named_if_it_cannot_be_created() {
         );
         assert!(error.to_string().contains(&expected), "{error}");
         assert!(!error.may_have_applied() && !error.is_transient());
-        // A user that may create it does, and all else stays.
+        // A user with the right creates the table, and all others stay.
         open(&mut schema.connect()).await.unwrap();
         schema.ask(&GRANTS.replace("{user}", &user));
         node.store = as_user(&schema, &user, "");
@@ -201,7 +201,7 @@ fn a_node_has_one_connection() {
 fn whoever_may_not_tell_others_pushes_all_the_same() {
     let schema = Schema::new();
     let user = new_user(&schema);
-    // Of other tests, none tells without being a superuser.
+    // In other tests, only superusers notify.
     let function = "FUNCTION pg_notify(text, text)";
     block_on(async {
         open(&mut schema.connect()).await.unwrap();

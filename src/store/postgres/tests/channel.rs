@@ -1,4 +1,4 @@
-//! Listeners of a channel that is open to every role, and news that are believed.
+//! The channel is open to every role; tests which notifications have an effect.
 
 use super::*;
 use crate::store::contract::strategy::PushNews;
@@ -11,12 +11,12 @@ async fn tell(node: &mut Node<Postgres>, diffs: Vec<Diff>) {
     assert!(matches!(pushed, Pushed::Applied { .. }), "{pushed:?}");
 }
 
-/// Returns the next news, if they come at once.
+/// Returns the next news, if they arrive at once.
 async fn heard(listener: &mut Listener<Postgres>) -> Vec<PushNews> {
     listener.store.recv(&listener.subscriptions).await.unwrap()
 }
 
-/// All that a session without rights hears of what a node tells.
+/// Returns all notifications that a session without rights receives of a node's pushes.
 async fn overheard(server: &Server, node: &mut Node<Postgres>) -> Vec<String> {
     let stream = tokio::net::UnixStream::connect(server.socket()).await.unwrap();
     let mut config = tokio_postgres::Config::new();
@@ -50,7 +50,7 @@ fn who_may_not_read_hears_no_key_and_no_total() {
         let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
         let payloads = overheard(&server, &mut node).await;
         assert!(payloads.iter().all(|it| it.parse::<i64>().is_ok()), "{payloads:?}");
-        // It does not even say how much there is.
+        // They do not even show the number of changes.
         assert!(payloads.iter().all(|it| *it == payloads[0]), "{payloads:?}");
     });
 }
@@ -70,7 +70,7 @@ fn what_anybody_notifies_changes_nothing() {
         let number = epoch & !0xffff_ffff;
         let key: String = b"a".iter().map(|byte| format!("{byte:02x}")).collect();
         for payload in [
-            // As a total was told once.
+            // The former format of a total.
             format!("{epoch} 2 {} 60000:7:100000:{key}", "f".repeat(32)),
             format!("{epoch} 9223372036854775807 {}", "f".repeat(32)),
             format!("{epoch} 9223372036854775807"),
@@ -82,7 +82,7 @@ fn what_anybody_notifies_changes_nothing() {
         ] {
             server.ask(&format!("SELECT pg_notify('ngx_rate_limiting', '{payload}')"));
             assert!(heard(&mut listener).await.is_empty(), "{payload}");
-            // What is pushed is heard all the same.
+            // A push is received all the same.
             tell(&mut node, vec![hits("a", 1)]).await;
             let news = listener.recv(1).await;
             let [(key, total)] = &*totals(&news[0].counts) else {
@@ -107,7 +107,7 @@ fn a_flood_is_looked_at_now_and_then() {
         );
         server.ask(&flood);
         server.ask(&format!("NOTIFY ngx_rate_limiting, '{number}'"));
-        // All of it is one look, or two where it comes in parts.
+        // All of it is one read, or two if it arrives in parts.
         let mut looks = 0;
         let looking = async {
             loop {

@@ -1,4 +1,4 @@
-//! Nodes that push at the same time, and others that use the same server.
+//! Nodes that push at the same time, and other users of the same server.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use futures_util::future::{join, join_all};
 
 use super::*;
 
-/// Fetches a part of what changed; returns whether there is more.
+/// Fetches a part of the changes. Returns whether there are more.
 async fn look(node: &mut Node<Postgres>, seen: &mut BTreeMap<Vec<u8>, i64>) -> bool {
     let (counts, position, has_more) = since(node.send(0, vec![]).await);
     node.position = Some(position);
@@ -38,7 +38,7 @@ fn nodes_that_push_the_same_keys_at_once_never_fail_and_totals_are_exact() {
             }
         });
         let mut seen = BTreeMap::new();
-        // One that only looks on must not miss anything, though it looks at any time.
+        // A node that only reads must not miss any change, whenever it reads.
         let reading = async {
             for _ in 0..50 {
                 look(&mut reader, &mut seen).await;
@@ -92,7 +92,7 @@ fn a_change_that_is_committed_late_is_not_skipped() {
         let push = late.push(vec![hits("a", 1), hits("locked", 1)]);
         let meanwhile = async {
             until_blocked(&schema, 1).await;
-            // It has begun, but others are not told of it yet, nor kept waiting.
+            // It has begun; other nodes do not get it yet, and do not wait for it.
             early.push(vec![hits("a2", 1), hits("b", 1)]).await;
             assert_eq!(totals(&reader.fetch().await), pairs(&[("a2", 1), ("b", 1)]));
             session.batch_execute("COMMIT").await.unwrap();

@@ -1,5 +1,5 @@
-//! Times of a cycle with many changed keys, and the room that they need: measured, not judged,
-//! since they depend on the machine.
+//! Time and space of a cycle with many changed keys. They are only printed, since they depend on
+//! the machine.
 //!
 //! `cargo test --release --no-default-features --features measure -- --nocapture postgres_takes`
 
@@ -21,8 +21,8 @@ type Node = crate::testing::conformance::Node<crate::store::postgres::Postgres>;
 
 const KEYS: usize = 100_000;
 
-/// `count` keys from the key of this number on, which are 20 bytes long.
-/// They all expire at the same time, as those of a window do.
+/// Returns diffs of `count` keys of 20 bytes, starting with number `first`. All expire at the same
+/// time, as those of a window do.
 fn batch(first: usize, count: usize, expires_in: Duration) -> Vec<Diff> {
     let keys = first as u64 + 1..(first + count) as u64 + 1;
     let keys = keys.map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -30,7 +30,7 @@ fn batch(first: usize, count: usize, expires_in: Duration) -> Vec<Diff> {
     diffs.map(|diff| Diff { expires_in, ..diff }).collect()
 }
 
-/// One exchange; returns how many counters were fetched, and whether there are more.
+/// Makes one exchange. Returns the number of fetched counters, and whether there are more.
 async fn push(node: &mut Node, diffs: Vec<Diff>) -> (usize, bool) {
     if !diffs.is_empty() {
         node.number += 1;
@@ -42,7 +42,7 @@ async fn push(node: &mut Node, diffs: Vec<Diff>) -> (usize, bool) {
     (counts.len(), has_more)
 }
 
-/// A cycle: all keys are pushed, and what others changed is fetched.
+/// Runs a cycle: pushes all keys, and fetches the other nodes' changes.
 async fn cycle(server: &Server, node: &mut Node, size: usize) -> usize {
     let mut fetched = 0;
     let left = Duration::from_secs_f64(3600.0 - now(server) % 3600.0 + 3600.0);
@@ -58,7 +58,7 @@ async fn cycle(server: &Server, node: &mut Node, size: usize) -> usize {
     }
 }
 
-/// The server's time, in seconds.
+/// Returns the server's time in seconds.
 fn now(server: &Server) -> f64 {
     let now = server.value("SELECT extract(epoch FROM clock_timestamp())");
     now.parse().unwrap()
@@ -140,7 +140,7 @@ fn postgres_takes() {
 
 /// `cargo test --release --no-default-features --features measure -- --nocapture postgres_decides`
 ///
-/// What the server spends is the same in a debug build, in which the nodes are slower.
+/// The server's cost is the same in a debug build, in which the nodes are slower.
 #[test]
 fn postgres_decides() {
     const ROUNDS: usize = 200;
@@ -226,7 +226,7 @@ fn postgres_keeps_logs() {
     });
 }
 
-/// Measures the cost of telling a push to nodes that listen.
+/// Measures the cost of notifying listening nodes of a push.
 #[test]
 fn postgres_takes_to_tell() {
     const NODES: usize = 10;
@@ -236,7 +236,8 @@ fn postgres_takes_to_tell() {
         let mut nodes = Vec::new();
         let mut listeners = Vec::new();
         for number in 0..NODES {
-            // Each in a namespace of its own, so that nothing but the notifications has them wait for each other.
+            // Each in a namespace of its own, so that they wait for each other only because of the
+            // notifications.
             let store = connect(server.tcp(), "public");
             let node = Node::join(store, shard(&format!("of-{number}"))).await;
             listeners.push(Listener::of(&node));

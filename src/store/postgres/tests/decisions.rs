@@ -1,4 +1,4 @@
-//! Decisions of Postgres alone: transactions that meet each other.
+//! Decisions that are specific to Postgres: concurrent transactions.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn asking(schema: &Schema) -> Asking<Postgres> {
     Asking::new(schema.connect())
 }
 
-/// Returns the counts of all keys, by window.
+/// Returns the counts of all keys by window.
 fn counted(schema: &Schema) -> BTreeMap<u64, i64> {
     let rows = schema.ask(
         "SELECT window_number, sum(thousandths) / 1000 FROM {}.rl_counters
@@ -33,7 +33,7 @@ fn each_window_admits_its_limit_and_no_more() {
     let schema = Schema::new();
     let mut question = question("a", Algorithm::Fixed, LIMIT);
     question.counters[0].size = size(500);
-    // Of each window: how many were admitted, and how many were asked about.
+    // For each window, the admitted and the requested hits.
     let mut windows: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
     block_on(async {
         let ask = async || {
@@ -99,7 +99,7 @@ fn nodes_that_ask_and_nodes_that_push_the_same_keys_never_fail_and_totals_are_ex
         };
         join(join_all((0..6).map(ask)), join_all((6..10).map(push))).await;
         assert_eq!(counted(&schema), [(window, 10 * 30 * 20)].into());
-        // A node that looks on is told of all keys, with what they are at last.
+        // A node that only reads receives all keys, with their final totals.
         let mut seen = BTreeMap::new();
         loop {
             let (counts, position, has_more) = since(reader.send(0, vec![]).await);
@@ -179,7 +179,7 @@ fn a_node_that_stops_within_a_decision_is_not_waited_for() {
         let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({number})");
         let failed = stopped.store.link.exchange(async |connection: &Connection| {
             connection.client.batch_execute(&begin).await?;
-            // Nothing of this node runs until another one has its answer.
+            // This node does nothing until another one has its answer.
             let counted = std::thread::scope(|threads| {
                 let other = threads.spawn(|| {
                     let questions = core::slice::from_ref(&question);

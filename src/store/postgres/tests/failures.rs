@@ -1,4 +1,4 @@
-//! Servers that forget, refuse or end connections, and what is lost: nothing.
+//! Servers that lose data, refuse requests or end connections: no hit is lost.
 
 use super::*;
 

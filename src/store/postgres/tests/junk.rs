@@ -1,9 +1,10 @@
-//! Every column of every row that nodes have written, overwritten with what no node writes: nodes go on.
+//! Overwrites every column of every row that nodes have written with values that no node writes:
+//! the nodes continue.
 
 use super::*;
 use crate::testing::conformance::Others;
 
-/// Returns SQL expressions of values that a column of a type may be set to.
+/// Returns SQL expressions of values for a column of a type.
 fn junk(kind: &str) -> &'static [&'static str] {
     match kind {
         "smallint" => &["0", "-1", "32767"],
@@ -44,14 +45,14 @@ fn nodes_go_on_whatever_a_row_holds() {
             assert!(columns.len() >= 4);
             for column in &columns {
                 for value in junk(&column[1]) {
-                    // The latest row, and all.
+                    // The latest row, and all rows.
                     for which in
                         ["WHERE ctid = (SELECT ctid FROM {table} ORDER BY ctid DESC LIMIT 1)", ""]
                     {
                         let table = format!("{}.rl_counters{suffix}", schema.name);
                         let which = which.replace("{table}", &table);
                         let update = format!("UPDATE {table} SET {} = {value} {which}", column[0]);
-                        // Some may not be written: two rows would be one.
+                        // Some values are rejected, since two rows would be equal.
                         let _ = Server::shared().try_ask(&update);
                         nodes.go_on(&update).await;
                     }
@@ -60,7 +61,7 @@ fn nodes_go_on_whatever_a_row_holds() {
             schema.ask(&format!("DELETE FROM {{}}.rl_counters{suffix}"));
             nodes.go_on(&format!("no rows of {suffix}")).await;
         }
-        // Where the next change is to be noted.
+        // The place of the next change.
         schema.ask(
             "INSERT INTO {}.rl_counters_changes
              SELECT epoch, changes + 1, 'ffffffff-ffff-ffff-ffff-ffffffffffff', ARRAY[]::bigint[]

@@ -1,4 +1,4 @@
-//! Logs of moving windows, and buckets, as they are kept.
+//! The stored form of moving windows and buckets.
 
 use super::*;
 use crate::policy::algorithm::{Algorithm, LevelKind, MovingCount, StoredKind};
@@ -54,11 +54,11 @@ fn what_has_left_all_windows_is_removed() {
         while node.store.purge(&shard("api"), now).await.unwrap() {}
     };
     block_on(async {
-        // Several times a block's entries, each of another millisecond.
+        // Several times the entries of a block, each in another millisecond.
         for _ in 0..300 {
             node.ask(&[hit("a")]).await;
         }
-        // As long ago as windows are, nothing is left but the last ones.
+        // Older entries than the longest window are purged, except for the last ones.
         assert!((1..=3).contains(&count("")), "{}", count(""));
         node.ask(&[moving("b", size(3_600_000), 5_000, 1000)]).await;
         schema.ask(
@@ -66,7 +66,7 @@ fn what_has_left_all_windows_is_removed() {
         );
         purge(&mut node).await;
         assert_eq!((count("WHERE key = 'a'"), count("")), (0, 1));
-        // It begins anew.
+        // It starts again.
         let decided = node.ask(&[hit("a")]).await;
         let read = MovingCount::from(decided.answers[0].readings[0]);
         assert_eq!((read.hits, read.age), (Hits::ONE, 0));
@@ -120,7 +120,7 @@ fn a_clock_that_was_set_back_begins_a_log_anew() {
             let read = MovingCount::from(decided.answers[0].readings[0]);
             assert_eq!(read.hits.whole(), hits);
         }
-        // What was before is removed with the next hit.
+        // The next hit removes the earlier entries.
         node.ask(core::slice::from_ref(&hit)).await;
         let logs = schema.ask("SELECT DISTINCT log FROM {}.rl_counters_logs");
         assert_eq!(logs, [["1"]]);

@@ -1,4 +1,4 @@
-//! The suite for Postgres, and what only Postgres does.
+//! Runs the conformance suite with Postgres, and tests what is specific to it.
 
 mod access;
 mod channel;
@@ -56,7 +56,7 @@ mod over_a_unix_socket {
     conformance_tests!(Over<Unix>, Channel);
 }
 
-/// A strategy that waits for only so long.
+/// Returns a strategy with a short timeout.
 fn impatient(servers: &[ServerAddress]) -> Postgres {
     let (mut options, postgres) = options(servers, PUBLIC);
     options.connect_timeout = Duration::from_secs(2);
@@ -69,7 +69,7 @@ async fn total(node: &mut Node<Postgres>, key: &[u8]) -> i64 {
     total.unwrap().whole()
 }
 
-/// Waits until so many sessions wait for a lock in a schema's statements.
+/// Waits until this number of sessions wait for a lock in statements about a schema.
 async fn until_blocked(schema: &Schema, sessions: usize) {
     let query = "SELECT count(*) FROM pg_stat_activity
                  WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'";

@@ -16,7 +16,7 @@ fn a_pooler_that_gives_sessions_to_others_is_told_as_such() {
     block_on(async {
         for mode in ["transaction", "statement"] {
             let pooler = Pooler::start(&server, mode, 20);
-            // Each time, so that the log says it once.
+            // Each attempt fails, and the log has one line.
             for _ in 0..3 {
                 let error = opened(pooler.tcp()).await.unwrap_err();
                 assert_eq!(error.failure, Failure::Unusable(SHARED.into()), "{mode}");
@@ -31,7 +31,7 @@ fn a_pooler_that_is_slow_is_no_better() {
     let server = Server::start(&[]);
     let pooler = Pooler::start(&server, "transaction", 20);
     let proxy = Proxy::start(&pooler.tcp());
-    // A login takes some 200 ms so.
+    // A login then takes about 200 ms.
     proxy.slow(2000);
     block_on(async {
         let error = opened(proxy.address.clone()).await.unwrap_err();
@@ -43,7 +43,7 @@ fn a_pooler_that_is_slow_is_no_better() {
 fn a_pooler_that_keeps_sessions_may_be_between() {
     let server = Server::start(&[]);
     block_on(async {
-        // With as many sessions as are needed, and with one.
+        // With as many sessions as needed, and with one.
         for size in [20, 1] {
             let pooler = Pooler::start(&server, "session", size);
             let mut node = Node::join(connect(pooler.tcp(), PUBLIC), shard("api")).await;

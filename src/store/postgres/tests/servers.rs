@@ -14,7 +14,7 @@ fn a_server_that_speaks_another_protocol_is_told_of() {
     let causes = [
         "No such file or directory (os error 2)",
         "it does not speak the PostgreSQL protocol, but says \"HTTP/1.1 400 Bad Request\"",
-        // It waits for more.
+        // The server waits for more.
         "no connection within 300 ms; does it speak the PostgreSQL protocol, without TLS?",
     ];
     let pairs = servers.iter().zip(causes);
@@ -24,7 +24,7 @@ fn a_server_that_speaks_another_protocol_is_told_of() {
         let error = open(&mut Postgres::new(&options, &own)).await.unwrap_err();
         assert_eq!(error.to_string(), expected);
 
-        // The other way round: Postgres closes the connection without a word.
+        // The other way round: Postgres closes the connection without a message.
         let server = Server::shared().tcp();
         let mut store = crate::testing::redis::connect(server);
         let error = store.open_epoch(&shard("api"), None, new_epoch()).await;
@@ -53,7 +53,7 @@ fn a_replica_is_passed_over_until_it_is_promoted() {
 
         primary.crash();
         replica.ask("SELECT pg_promote()");
-        // At first, it may not be known yet that the connection is closed.
+        // At first, the client may not know that the connection is closed.
         let mut answer = Err(failure(&mut node, 2).await);
         for _ in 0..3 {
             let batch = node.batch(2, vec![hits("a", 1)]);
@@ -62,7 +62,7 @@ fn a_replica_is_passed_over_until_it_is_promoted() {
                 break;
             }
         }
-        // The tables are there, and what was in them is not: the nodes restore it.
+        // The tables exist without their content, so the nodes restore it.
         assert_eq!(answer, Ok(Pushed::NoEpoch));
     });
 }
@@ -76,7 +76,7 @@ fn a_server_that_becomes_read_only_is_left() {
         node.push(vec![hits("a", 1)]).await;
         one.ask("ALTER SYSTEM SET default_transaction_read_only = on");
         one.ask("SELECT pg_reload_conf()");
-        // One that only asks must not be answered by it either.
+        // The replica must not answer a node that only asks, either.
         let refused = async {
             loop {
                 let batch = node.batch(1, vec![]);

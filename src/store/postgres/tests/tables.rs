@@ -1,4 +1,4 @@
-//! The tables: how they come to be, and what is kept in them for how long.
+//! The tables: their creation, their content, and how long it is kept.
 
 use futures_util::future::{Either, join_all, select};
 
@@ -41,7 +41,7 @@ fn a_table_of_another_shape_is_an_error() {
         assert!(!error.is_transient() && !error.may_have_applied());
         let expected = format!("table \"{}\".\"{table}\" has another shape", schema.name);
         assert!(error.to_string().contains(&expected), "{error}");
-        // And nothing was made beside it.
+        // No other table was created.
         let tables = schema.ask("SELECT count(*) FROM pg_class WHERE relnamespace = '{}'::regnamespace AND relkind = 'r'");
         assert!(tables == [["0"]] || tables == [["1"]]);
     }
@@ -86,7 +86,7 @@ fn without_a_schema_the_search_path_decides() {
     let (options, mut postgres) = options(&[server.tcp()], "");
     postgres.table = TableName { schema: None, name: "mine".into() };
     block_on(open(&mut Postgres::new(&options, &postgres))).unwrap();
-    // The first schema of the path is that of the user's name.
+    // The first schema of the search path has the user's name.
     let schema = server.value("SELECT schemaname FROM pg_tables WHERE tablename = 'mine'");
     assert_eq!(schema, "postgres");
 }
@@ -127,7 +127,7 @@ fn what_is_not_needed_any_more_is_purged_in_steps() {
         node.number = 1;
         node.position = Some(behind(&node.send(1, vec![hits("new", 1)]).await));
         assert_eq!(count(""), 5001);
-        // Any namespace's node purges for all.
+        // A node of any namespace purges for all.
         let mut other = Node::join(schema.connect(), crate::testing::conformance::shard("b")).await;
         let mut steps = 1;
         while other.store.purge(&other.shard, UnixMillis(0)).await.unwrap() {
@@ -135,7 +135,7 @@ fn what_is_not_needed_any_more_is_purged_in_steps() {
         }
         assert_eq!(steps, 6);
         assert_eq!((count(""), count("_nodes")), (1, 1));
-        // An epoch that ended lately stays, with nothing in it.
+        // An epoch that ended recently stays, without content.
         assert_eq!((count("_epochs"), count("_changes")), (3, 3));
         schema.ask("UPDATE {}.rl_counters_epochs SET ended_at = ended_at - interval '2 hours'");
         other.store.purge(&other.shard, UnixMillis(0)).await.unwrap();
@@ -152,7 +152,7 @@ fn changes_are_bounded_and_who_is_too_late_is_behind() {
         let mut node = Node::join(schema.connect(), shard("api")).await;
         let mut late = Node::join(schema.connect(), shard("api")).await;
         node.push(vec![hits("a", 1)]).await;
-        // As if there had been many.
+        // Simulates many epochs.
         schema.ask(
             "UPDATE {}.rl_counters_epochs SET changes = 20000;
              INSERT INTO {}.rl_counters_changes
@@ -179,7 +179,7 @@ fn a_node_that_is_gone_is_forgotten_after_its_counts() {
                 (SELECT expires_at FROM {}.rl_counters_nodes)",
         );
         assert_eq!(life, [["t"]]);
-        // One that asks is there.
+        // A node that asks is known.
         schema.ask("UPDATE {}.rl_counters_nodes SET expires_at = now() - interval '1 minute'");
         node.fetch().await;
         node.store.purge(&node.shard, UnixMillis(0)).await.unwrap();
@@ -187,7 +187,7 @@ fn a_node_that_is_gone_is_forgotten_after_its_counts() {
         schema.ask("UPDATE {}.rl_counters_nodes SET expires_at = now() - interval '1 minute'");
         node.store.purge(&node.shard, UnixMillis(0)).await.unwrap();
         assert_eq!(node.send(2, vec![]).await, Pushed::Forgotten);
-        // It has nothing left that matters, and begins again.
+        // Its counts do not matter any more, and it starts again.
         node.number = 0;
         node.push(vec![hits("c", 1)]).await;
     });
@@ -200,7 +200,7 @@ fn a_node_that_stops_while_it_creates_the_tables_is_not_waited_for() {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().unwrap()
     };
-    // Has a session that creates a table wait in the middle of that.
+    // Makes a session wait while it creates a table.
     let aside = runtime();
     let session = aside.block_on(server.session()).unwrap();
     let begin = format!("BEGIN; CREATE TABLE {PUBLIC}.rl_counters_epochs (x integer)");
@@ -218,7 +218,7 @@ fn a_node_that_stops_while_it_creates_the_tables_is_not_waited_for() {
             Either::Right(((), opening)) => opening,
             Either::Left((opened, _)) => panic!("{opened:?}"),
         };
-        // Nothing of this node runs until another one has the tables.
+        // This node does nothing until another one has the tables.
         std::thread::scope(|threads| {
             let other = threads.spawn(|| {
                 aside.block_on(session.batch_execute("ROLLBACK")).unwrap();

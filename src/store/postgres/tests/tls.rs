@@ -24,7 +24,7 @@ fn connections_with_tls_are_made_again() {
         node.push(vec![hits("a", 1)]).await;
         assert_eq!(node.read_all(&[(MINUTE, 7)]).await.len(), 1);
         assert_eq!(server.ask(sessions), [["t"]]);
-        // As it does without.
+        // As without TLS.
         assert_eq!(node.store.connects(), 1);
         server.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_ssl WHERE ssl");
         let ended = tokio::time::timeout(Duration::from_secs(20), async {
@@ -69,7 +69,7 @@ fn options_that_cannot_be_used_are_told() {
     fails(&Place::shared(), options, cause);
 }
 
-/// Connects to a server that offers to bind the password to the channel, which need not be done.
+/// Connects to a server that offers channel binding of the password, which is optional.
 #[test]
 fn passwords_are_given_over_tls() {
     let authority = Authority::new();
@@ -100,7 +100,7 @@ fn a_server_without_tls_is_not_used_with_it_nor_the_other_way_round() {
 #[test]
 fn nothing_is_said_before_there_is_tls() {
     let request = [0, 0, 0, 8, 4, 210, 22, 47];
-    // It has none; it is not Postgres; it agrees, and goes on without; it says nothing.
+    // It has no TLS; it is not Postgres; it agrees to TLS, and continues without; it says nothing.
     for (answer, cause) in [
         (&b"N"[..], "server does not support TLS"),
         (b"E", "server does not support TLS"),
@@ -129,7 +129,7 @@ fn nothing_is_said_before_there_is_tls() {
         let heard = heard.lock().unwrap();
         let (first, rest) = heard.split_at(8);
         assert_eq!(first, request);
-        // A greeting of TLS, at most.
+        // At most the beginning of a TLS handshake.
         assert!(matches!(rest, [] | [22 | 21, 3, ..]), "{rest:?}");
         assert!(!rest.windows(7).any(|bytes| bytes == b"mallory"));
     }

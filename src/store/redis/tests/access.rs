@@ -1,11 +1,11 @@
-//! Logins, and what of them is shown.
+//! Logins, and the words about them in errors.
 
 use super::*;
 use crate::policy::algorithm::Algorithm;
 use crate::store::contract::decision::Decider;
 use crate::testing::conformance::{new_epoch, question};
 
-/// All that a user needs to be allowed, as docs/redis.md says it.
+/// The commands that a user needs, as in docs/redis.md.
 pub(super) const COMMANDS: &[&str] = &[
     "+ping",
     "+select",
@@ -61,7 +61,7 @@ fn passwords_are_given_and_not_shown() {
 fn a_password_that_the_server_does_not_want_is_an_error() {
     let server = Server::start(&[]);
     block_on(async {
-        // Any is right for a user without one.
+        // Without a user, any password is accepted.
         let error = open(&mut with_credentials(&server, "", "hunter2")).await.unwrap_err();
         assert!(!error.may_have_applied(), "{error}");
         assert!(!error.to_string().contains("hunter2"));
@@ -139,7 +139,7 @@ fn a_batch_that_fails_midway_ends_the_epoch() {
         let error = failure(&mut node, 2).await;
         assert!(error.may_have_applied(), "{error}");
         assert!(!error.to_string().contains("carol"), "{error}");
-        // Neither is its half taken for the whole, nor is it counted twice.
+        // Half of it is not taken for the whole, and no hit is counted twice.
         node.store = connect(server.tcp());
         assert_eq!(node.send(2, vec![hits("a", 1)]).await, Pushed::NoEpoch);
     });

@@ -14,7 +14,7 @@ fn total_of(news: &[PushNews]) -> Vec<i64> {
     news.iter().map(|it| it.counts[0].total.whole()).collect()
 }
 
-/// A node, and what listens from where it is.
+/// Returns a node, and a listener that starts at its position.
 async fn join_and_listen(store: Redis) -> (Node<Redis>, Listener<Redis>) {
     let node = Node::join(store, shard("api")).await;
     let listener = Listener::of(&node);
@@ -32,7 +32,7 @@ fn without_the_right_to_read_a_stream_there_is_no_channel() {
         let error = listener.store.recv(&listener.subscriptions).await.unwrap_err();
         assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
         assert!(!error.is_transient() && !error.to_string().contains("deaf"));
-        // Others hear it.
+        // Other nodes receive it.
         let mut listener = Listener { store: connect(server.tcp()).channel().unwrap(), ..listener };
         tell(&mut node, vec![hits("a", 1)]).await;
         assert_eq!(total_of(&listener.recv(1).await), [1]);
@@ -84,14 +84,14 @@ fn what_somebody_else_wrote_in_its_place_goes_with_the_next_push() {
         let (mut node, mut listener) = join_and_listen(connect(server.tcp())).await;
         let stream = key::news(SHARD, node.epoch);
         let _: String = server.ask(&["SET", &stream, "something else"]).unwrap();
-        // Neither push fails.
+        // Both pushes succeed.
         for _ in 0..2 {
             tell(&mut node, vec![hits("a", 1)]).await;
         }
         assert_eq!(total_of(&listener.recv(2).await), [1, 2]);
         let life: i64 = server.ask(&["PTTL", &stream]).unwrap();
         assert!(life > 0, "{life}");
-        // What makes no sense is passed over.
+        // Invalid entries are skipped.
         for fields in [["node", "x"], ["node", "y"]] {
             let entry = ["XADD", &stream, "*"];
             let _: String = server.ask(&[&entry[..], &fields].concat()).unwrap();

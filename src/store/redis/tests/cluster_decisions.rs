@@ -17,7 +17,7 @@ fn of_shard(shard: &Shard, key: &str) -> Question {
     question
 }
 
-/// Nodes that share a connection to each server, one for each shard.
+/// Returns deciders that share a connection to each server, one for each shard.
 fn askers(store: &Redis) -> Vec<(Shard, Asking<Redis>)> {
     let asker = |shard| (shard, Asking::new(store.share().unwrap()));
     all_shards().map(asker).collect()
@@ -54,7 +54,7 @@ fn shards_of_a_cluster_are_not_asked_together() {
         let failure = refusal(&mut node, both).await;
         assert!(matches!(failure, Failure::Unsupported(_)), "{failure}");
         assert_eq!(counted(&node.ask(&[one()]).await), [1]);
-        // Whether a certain one would answer is asked as follows.
+        // A question that only asks finds out whether a certain node answers.
         for shard in all_shards() {
             let decided = node.ask(&[Question::probe(shard)]).await;
             assert_eq!(counted(&decided), [0]);
@@ -73,7 +73,7 @@ fn while_a_slot_moves_nothing_is_half_decided() {
         let now = node.ask(&[one()]).await.now;
         let window = HOUR.at(now).number;
         let counts = |window: u64| format!("{shard_key}:{epoch}:3600000:{window}");
-        // So that the window before is there, too.
+        // So that the previous window exists, too.
         let mut other = Node::join(cluster.connect(), shard.clone()).await;
         let before = Diff { size: HOUR, window: window - 1, ..hits("b", 1) };
         other.push(vec![before]).await;
@@ -83,9 +83,9 @@ fn while_a_slot_moves_nothing_is_half_decided() {
             let total: Option<String> = server.ask(&["HGET", &counts(window), "a"]).unwrap();
             total.map_or(0, |total| total.parse().unwrap())
         };
-        // All is there.
+        // Everything exists.
         assert_eq!(counted(&node.ask(&[one()]).await), [2]);
-        // There is no such window, or it is there already.
+        // The window does not exist, or is there already.
         let mut minute = one();
         minute.counters[0].size = MINUTE;
         assert!(node.try_to_ask(&[minute]).await.is_err());
@@ -95,7 +95,7 @@ fn while_a_slot_moves_nothing_is_half_decided() {
         for (moved, is_refused) in [
             (stream, false),
             (shard_key.clone(), true),
-            // The other one would not know of these before they are there.
+            // The other node would not know of these before they exist.
             (counts(window - 1), true),
             (counts(window), true),
         ] {
@@ -148,7 +148,7 @@ fn a_node_that_hangs_is_waited_for_once_and_keeps_no_other_waiting() {
             failed += u32::from(is_of_it);
         }
         assert!(failed > 2, "{failed}");
-        // It is not left alone for long.
+        // It is tried again soon.
         tokio::time::sleep(Duration::from_millis(600)).await;
         for (shard, asker) in &mut askers {
             asker.ask(&[of_shard(shard, "a")]).await;

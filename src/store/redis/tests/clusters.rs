@@ -1,4 +1,4 @@
-//! Redis Clusters: which node has a shard, and what becomes of it when that changes.
+//! Redis Clusters: the node of a shard, and the effect of its change.
 
 use super::*;
 use crate::store::contract::strategy::Shard;
@@ -39,7 +39,7 @@ fn the_shards_of_a_namespace_are_spread_over_all_primaries() {
         for server in &cluster.primaries {
             assert!(server.ask::<i64>(&["DBSIZE"]).unwrap() >= 9);
         }
-        // One to each, for all shards.
+        // One connection to each node, for all shards.
         let connections = connections(&cluster);
         assert!(connections.values().all(|count| *count == 1), "{connections:?}");
     });
@@ -57,7 +57,7 @@ fn a_slot_that_moves_takes_what_was_counted_with_it() {
         other.push(vec![hits("a", 1)]).await;
 
         let migration = Migration::begin(&cluster, &shard);
-        // All keys are there still.
+        // All keys still exist.
         node.push(vec![hits("a", 1)]).await;
         let next = Diff { window: 8, ..hits("a", 1) };
         let counts = |epoch, window: u64| {
@@ -65,22 +65,23 @@ fn a_slot_that_moves_takes_what_was_counted_with_it() {
             format!("{}:{epoch}:{name}", key::shard("rl", &shard))
         };
         let refused = Failure::Refused(Refusal::Other("TRYAGAIN".into()));
-        // A new one would be made here, and that of the same name there be lost.
+        // A new key would be created here, and the one with the same name at the other node be
+        // lost.
         let batch = node.batch(node.number + 1, vec![next.clone()]);
         let pushed = node.store.push_diffs(&node.shard, &batch, 500).await;
         assert_eq!(pushed.unwrap_err().failure, refused);
 
-        // Some are here, and some there.
+        // Some keys are at each of the two nodes.
         migration.move_keys(&[counts(node.epoch, 7)]);
         for _ in 0..2 {
             let number = node.number + 1;
             assert_eq!(failure(&mut node, number).await.failure, refused);
         }
-        // What others changed there cannot be told yet, and will be.
+        // Other nodes' changes at the other node cannot be returned yet.
         let batch = late.batch(0, vec![]);
         let asked = late.store.push_diffs(&late.shard, &batch, 500).await;
         assert!(asked.unwrap_err().may_have_applied());
-        // All are there, but the slot is still here.
+        // All keys are there, but the slot is still here.
         migration.move_keys(&[key::stream(SHARD, node.epoch), SHARD.into()]);
         for _ in 0..2 {
             node.push(vec![hits("a", 1)]).await;
@@ -91,7 +92,7 @@ fn a_slot_that_moves_takes_what_was_counted_with_it() {
         assert_eq!(node.read_all(&[(MINUTE, 7)]).await.len(), 1);
         assert_eq!(total(&mut node).await, 7);
 
-        // Now it has moved.
+        // The slot has moved.
         migration.end();
         node.push(vec![hits("a", 1), next]).await;
         other.push(vec![hits("a", 1)]).await;
@@ -106,7 +107,7 @@ fn a_replica_that_takes_over_goes_on_and_nothing_is_pushed_twice() {
     let shard = shard("api");
     let owner = cluster.owner(&shard);
     block_on(async {
-        // Also where it was the only seed.
+        // Also if it was the only seed node.
         let (options, redis) = in_a_cluster(&[cluster.primaries[owner].tcp()]);
         let store = Redis::new(&options, &redis);
         let mut node = Node::join(store, shard.clone()).await;
@@ -128,7 +129,7 @@ fn a_replica_that_takes_over_goes_on_and_nothing_is_pushed_twice() {
         assert_eq!(total(&mut node).await, 2);
         let role: Vec<redis::Value> = cluster.replicas[owner].ask(&["ROLE"]).unwrap();
         assert_eq!(role[0], redis::Value::BulkString(b"master".into()));
-        // So do the others, which nothing was changed for.
+        // So do the others, whose counters did not change.
         for mut other in others {
             if cluster.owner(&other.shard) != owner {
                 std::mem::swap(&mut other.store, &mut node.store);
@@ -144,7 +145,7 @@ fn a_node_that_is_lost_without_a_replica_is_missed_until_it_is_back() {
     let mut cluster = Servers::start_watchful();
     let shard = shard("api");
     let owner = cluster.owner(&shard);
-    // Not the one that is lost.
+    // Not the lost one.
     let seed = cluster.primaries[(owner + 1) % 3].tcp();
     let (options, redis) = in_a_cluster(&[seed]);
     block_on(async {
@@ -168,7 +169,7 @@ fn a_node_that_is_lost_without_a_replica_is_missed_until_it_is_back() {
         assert!(errors.iter().any(is_named), "{errors:?}");
 
         cluster.primaries[owner].start_again();
-        // It has lost all that it had.
+        // It has lost all of its data.
         assert_eq!(push_until_applied(&mut node, vec![hits("a", 1)]).await, Pushed::NoEpoch);
     });
 }
@@ -184,7 +185,7 @@ fn any_seed_that_can_be_reached_will_do() {
         }
         let (options, redis) = in_a_cluster(std::slice::from_ref(&missing));
         let mut store = Redis::new(&options, &redis);
-        // Also while it is not tried anew.
+        // Also while it is not tried again.
         for _ in 0..2 {
             let error = open(&mut store).await.unwrap_err();
             assert_eq!(error.server, missing);

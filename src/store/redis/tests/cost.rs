@@ -1,4 +1,5 @@
-//! For how long exchanges hold a server: measured, not judged, since that depends on the machine.
+//! The time for which exchanges occupy a server. It is only printed, since it depends on the
+//! machine.
 //!
 //! `cargo test --release --no-default-features --features measure -- --nocapture redis_is_held`
 
@@ -21,17 +22,17 @@ use crate::testing::redis::{Server, connect};
 
 type Node = crate::testing::conformance::Node<Redis>;
 
-/// A server that is watched.
+/// A server whose times are measured.
 struct Watched {
     server: Server,
-    /// Time on the processor of each exchange, in microseconds: with its parsing and writing.
+    /// Processor time of each exchange in microseconds, including parsing and writing.
     cpu: RefCell<Vec<u64>>,
 }
 
 impl Watched {
     fn start() -> Watched {
         let server = Server::start(&[
-            // At 0, what the scripts call would be logged too, and the log would be measured.
+            // With 0, the commands in scripts would be logged too, and the log would be measured.
             "--slowlog-log-slower-than",
             "30",
             "--slowlog-max-len",
@@ -54,7 +55,8 @@ impl Watched {
         result
     }
 
-    /// One exchange of a batch, of nothing without diffs; returns whether there is more to fetch.
+    /// Makes one exchange of a batch, or of none without diffs. Returns whether there is more to
+    /// fetch.
     async fn push(&self, node: &mut Node, diffs: Vec<Diff>) -> bool {
         if !diffs.is_empty() {
             node.number += 1;
@@ -75,8 +77,8 @@ impl Watched {
         }
     }
 
-    /// Prints what the exchanges since the last report took: as the server's log has it, which
-    /// includes waiting for a processor, and on the processor.
+    /// Prints the times of the exchanges since the last report: by the server's log, which includes
+    /// waiting for a processor, and by processor time.
     fn report(&self, what: &str, command: &str) {
         type Entry = (i64, i64, u64, Vec<Vec<u8>>, Value, Value);
         let log: Vec<Entry> = self.server.ask(&["SLOWLOG", "GET", "10000"]).unwrap();
@@ -100,7 +102,7 @@ fn print(what: &str, mut micros: Vec<u64>) {
     );
 }
 
-/// `count` keys from the key of this number on, which are `length` bytes long.
+/// Returns diffs of `count` keys of `length` bytes, starting with number `first`.
 fn batch(first: usize, count: usize, length: usize) -> Vec<Diff> {
     let keys = first as u64 + 1..(first + count) as u64 + 1;
     let keys = keys.map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -163,14 +165,14 @@ fn redis_is_held() {
     });
 }
 
-/// Returns so many questions about keys, of a counter and a limit each.
+/// Returns questions about keys, with one counter and one limit each.
 fn questions(count: usize, key: impl Fn(usize) -> usize, hits: i64) -> Vec<Question> {
     let name = |index| format!("{:020}", key(index).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let of_key = |index| question_of(&name(index), Algorithm::Sliding, hits);
     (0..count).map(of_key).collect()
 }
 
-/// Asks the questions of many nodes, each again as soon as it was answered, or of only one.
+/// Asks the questions of many nodes, each again as soon as it was answered; or of one node.
 async fn ask_for_a_while(nodes: &mut [Asking<Redis>], asked: &[Vec<Question>]) {
     let ask = async |node: &mut Asking<Redis>| {
         for questions in asked {
@@ -182,7 +184,7 @@ async fn ask_for_a_while(nodes: &mut [Asking<Redis>], asked: &[Vec<Question>]) {
 
 /// `cargo test --release --no-default-features --features measure -- --nocapture decisions_cost`
 ///
-/// Of one node, the server waits for each exchange: its caches are cold then.
+/// With one node, the server waits for each exchange, so its caches are cold.
 #[test]
 fn decisions_cost() {
     const ROUNDS: usize = 200;
@@ -219,7 +221,8 @@ fn decisions_cost() {
 
 /// `cargo test --release --no-default-features --features measure -- --nocapture kinds_cost`
 ///
-/// By each algorithm, with keys whose windows are full of hits, of which some leave in each exchange.
+/// For each algorithm, with keys whose windows are full of hits, some of which leave in each
+/// exchange.
 #[test]
 fn kinds_cost() {
     const ROUNDS: usize = 400;
@@ -255,7 +258,7 @@ fn kinds_cost() {
 
 /// `cargo test --release --no-default-features --features measure -- --nocapture long_logs`
 ///
-/// Logs of nearly as many hits as they may have.
+/// Logs of nearly the most hits.
 #[test]
 fn long_logs_hold_a_server() {
     let watched = Watched::start();
@@ -301,7 +304,7 @@ fn long_logs_hold_a_server() {
     });
 }
 
-/// Measures exchanges as large as they may be: many limits, long keys.
+/// Measures exchanges of the largest size: many limits, long keys.
 ///
 /// `cargo test --release --no-default-features --features measure -- --nocapture large_questions`
 #[test]

@@ -1,4 +1,4 @@
-//! Decisions of Redis alone.
+//! Decisions that are specific to Redis.
 
 use super::*;
 use crate::policy::algorithm::{Algorithm, LevelKind, StoredKind};
@@ -18,7 +18,7 @@ pub(super) fn asks(question: Question) -> Question {
     question
 }
 
-/// One hit, of so many in an hour.
+/// Returns a question about one hit, under a limit of `hits` in an hour.
 pub(super) fn in_an_hour(key: &str, hits: i64) -> Question {
     let mut question = question(key, Algorithm::Sliding, hits);
     question.counters[0].size = HOUR;
@@ -41,7 +41,7 @@ pub(super) async fn refusal(node: &mut Asking<Redis>, question: Question) -> Fai
     error.failure
 }
 
-/// A node that was given this epoch.
+/// Returns a decider, and its shard's epoch.
 async fn asking(server: &Server) -> (Asking<Redis>, Epoch) {
     let mut node = Asking::new(connect(server.tcp()));
     let epoch = open(&mut node).await;
@@ -63,7 +63,7 @@ fn without_memory_nothing_is_charged() {
     block_on(async {
         let mut node = Asking::new(connect(server.tcp()));
         limit("1");
-        // There is no epoch yet, and then there is.
+        // First there is no epoch, and then there is one.
         for keys in [0, 2] {
             let failure = refusal(&mut node, one()).await;
             assert_eq!(failure, Failure::Refused(Refusal::OutOfMemory));
@@ -72,7 +72,7 @@ fn without_memory_nothing_is_charged() {
             open(&mut node).await;
             limit("1");
         }
-        // Asking needs none.
+        // Asking needs no epoch.
         assert_eq!(counted(&node.ask(&[asks(one())]).await), [0]);
         let mut other = join(server.tcp()).await;
         assert!(other.fetch().await.is_empty());
@@ -160,7 +160,7 @@ fn a_decision_whose_answer_was_lost_is_not_repeated() {
         let error = cut.try_to_ask(&[one()]).await.unwrap_err();
         assert!(matches!(error.failure, Failure::Disconnected(_)), "{error}");
         assert!(error.may_have_applied() && error.is_transient());
-        // It was charged, once.
+        // It was charged once.
         assert_eq!(counted(&node.ask(&[one()]).await), [3]);
         assert_eq!(counted(&cut.ask(&[one()]).await), [4]);
     });
@@ -198,13 +198,13 @@ fn what_was_charged_is_kept_for_two_windows_and_a_margin() {
             let longer = expected.max(3_500_000);
             assert!(left(SHARD) > longer && left(&stream) > longer);
 
-            // A table from the beginning, with nothing in it but the count.
+            // The hash is a table from the start, with only the count in it.
             let encoding: String = server.ask(&["OBJECT", "ENCODING", &counts]).unwrap();
             assert_eq!(encoding, "hashtable");
             let keys: Vec<String> = server.ask(&["HKEYS", &counts]).unwrap();
             assert_eq!(keys, ["a"]);
         }
-        // A shard lives for as long as somebody asks, even if nothing is charged.
+        // A shard lives as long as nodes ask, even if nothing is charged.
         for question in [asks(one()), in_an_hour("a", 0)] {
             for key in [SHARD, &stream] {
                 let _: i64 = server.ask(&["PEXPIRE", key, "60000"]).unwrap();
@@ -217,7 +217,7 @@ fn what_was_charged_is_kept_for_two_windows_and_a_margin() {
     });
 }
 
-/// A hit in a bucket that holds ten, from which so many thousandths leak in an hour.
+/// Returns a question about a hit in a bucket of ten hits that leaks `rate` thousandths in an hour.
 pub(super) fn in_a_bucket(key: &str, rate: i64) -> Question {
     let mut question = question(key, Algorithm::Bucket, 10);
     let rate = Hits::from_thousandths(rate);
@@ -247,7 +247,7 @@ fn a_bucket_is_kept_until_it_is_empty_and_a_minute() {
             let stream = format!("{SHARD}:{epoch}:s");
             assert!(left(SHARD) > left_of_bucket && left(&stream) > left_of_bucket);
         }
-        // What is refused writes nothing.
+        // A refused question writes nothing.
         let full = in_a_bucket("a", 0);
         while node.ask(core::slice::from_ref(&full)).await.answers[0].admitted[0] {}
         let _: i64 = server.ask(&["PERSIST", &bucket("0")]).unwrap();
@@ -292,7 +292,7 @@ fn counts_are_exact_up_to_the_most_that_a_total_is() {
             (MAX_TOTAL - 3, 2, MAX_TOTAL - 1),
             (MAX_TOTAL - 1, 1, MAX_TOTAL),
             (MAX_TOTAL - 1, 2, MAX_TOTAL),
-            // What is below zero is no room.
+            // A negative count is no additional room.
             (-MAX_TOTAL, 1, 1),
         ] {
             set(count);
@@ -352,7 +352,7 @@ fn the_primary_that_sentinels_know_decides() {
     assert_eq!(primary.ask::<i64>(&["EXISTS", SHARD]).unwrap(), 1);
 }
 
-/// A namespace whose node had hits charged ahead, with what the store told of that.
+/// Returns a decider with charges for reserves, with the epoch and the witness of the store.
 async fn granted(server: &Server) -> (Asking<Redis>, Epoch, Witness) {
     let (mut node, epoch) = asking(server).await;
     let shard = shard("api");
@@ -376,18 +376,18 @@ fn a_store_tells_whether_it_has_what_it_charged_ahead() {
         };
         let next = after(Some(first)).await.unwrap();
         assert!(next.is_whole && next.witness != first);
-        // One that is refused changes nothing.
+        // A refused question changes nothing.
         let stream = format!("{SHARD}:{epoch}:s");
         let entries: Vec<(String, Vec<Vec<u8>>)> =
             server.ask(&["XREVRANGE", &stream, "+", "-", "COUNT", "1"]).unwrap();
         let _: i64 = server.ask(&["XDEL", &stream, &entries[0].0]).unwrap();
         assert!(!after(Some(next.witness)).await.unwrap().is_whole);
         assert!(after(Some(first)).await.unwrap().is_whole);
-        // So many bytes, in another history.
+        // The same number of bytes in another history.
         let Witness(word) = first;
         let other = NonZeroU64::new(word.get() ^ 1).map(Witness);
         assert!(!after(other).await.unwrap().is_whole);
-        // What was long ago, it need not have any more.
+        // The store may drop exchanges of long ago.
         let _: i64 = server.ask(&["XTRIM", &stream, "MAXLEN", "1"]).unwrap();
         assert!(after(Some(first)).await.unwrap().is_whole);
         assert_eq!(node.store.take_history(&shard), None);
@@ -410,11 +410,11 @@ fn what_a_store_has_lost_is_not_given_back_to_it() {
         let steps = [
             (Grants::UpTo(lost), -3, true, 10),
             (Grants::Lost, -3, true, 10),
-            // What was admitted without the store is counted all the same.
+            // Hits that were admitted without the store are counted all the same.
             (Grants::UpTo(lost), 2, true, 12),
             (Grants::UpTo(witness), -3, false, 9),
             (Grants::None, -5, false, 4),
-            // Two nodes may give back the same, where a key was set to zero.
+            // After a reset, two nodes may give back the same hits.
             (Grants::UpTo(witness), -5, false, 0),
         ];
         for (number, (grants, diff, is_lost, total)) in (2..).zip(steps) {

@@ -1,4 +1,4 @@
-//! Servers that forget or refuse, and what is lost: nothing.
+//! Servers that lose data or refuse requests: no hit is lost.
 
 use super::*;
 

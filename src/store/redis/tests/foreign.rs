@@ -1,5 +1,5 @@
-//! Keys of ours that somebody else overwrote: each is as if it had been deleted, and harms no
-//! other.
+//! Keys that somebody else has overwritten: each works as if it had been deleted, and does not
+//! affect others.
 
 use super::decisions::{asks, counted, in_a_bucket, open};
 use super::*;
@@ -9,7 +9,7 @@ use crate::store::contract::decision::Question;
 use crate::store::contract::strategy::{Epoch, MAX_TOTAL};
 use crate::testing::conformance::{Asking, HOUR, question};
 
-/// Values that are no count.
+/// Values that are not counts.
 const NO_COUNTS: [&str; 19] = [
     "abc", "1.5", "0x10", "1e9", "1e30", "nan", "inf", "-inf", "", " ", " 5", "5 ", "5 6", "5,6",
     "-", "--5", "5-", "5\n", "\0",
@@ -17,7 +17,7 @@ const NO_COUNTS: [&str; 19] = [
 /// Larger than any count.
 const DIGITS: &str = "99999999999999999999";
 
-/// The types that a key may have other than its own: the command that writes it.
+/// Other types of a key: the command that writes it.
 pub(super) const TYPES: [&[&str]; 5] = [
     &["SET", "key", "value"],
     &["RPUSH", "key", "value"],
@@ -26,7 +26,7 @@ pub(super) const TYPES: [&[&str]; 5] = [
     &["HSET", "key", "field", "value"],
 ];
 
-/// Has the key be of this type, and of no other.
+/// Gives the key this type.
 pub(super) fn overwrite(server: &Server, key: &str, command: &[&str]) {
     let _: i64 = server.ask(&["DEL", key]).unwrap();
     let mut command = command.to_vec();
@@ -46,12 +46,12 @@ fn counts_of(epoch: Epoch, name: &str) -> String {
     format!("{SHARD}:{epoch}:{name}")
 }
 
-/// One hit, which is charged whatever the limit says.
+/// Returns a question about one hit, which is charged whatever the limit says.
 fn one_more(key: &str, algorithm: Algorithm) -> Question {
     Question { counts_rejected: true, ..question(key, algorithm, 10) }
 }
 
-/// The hash of counts of the window in which questions are charged, and of the one before.
+/// Returns the hashes of the window in which questions are charged, and of the previous one.
 async fn windows(node: &mut Asking<Redis>, epoch: Epoch) -> [String; 2] {
     let size = question("a", Algorithm::Fixed, 1).counters[0].size;
     let now = node.ask(&[]).await.now;
@@ -150,7 +150,7 @@ fn what_is_no_count_is_nothing_to_a_decision() {
         let [current, previous] = windows(&mut node, epoch).await;
         for (text, value) in cases {
             for algorithm in [Algorithm::Fixed, Algorithm::Sliding] {
-                // One of two counters in the way that most questions go, and in the other one.
+                // One of two counters on the script's fast path, and on its general path.
                 let mut two = one_more("a", algorithm);
                 two.counters.extend(one_more("b", algorithm).counters);
                 for question in [one_more("a", algorithm), two] {
@@ -160,7 +160,7 @@ fn what_is_no_count_is_nothing_to_a_decision() {
                     let [of_a, of_c] = &*decided.answers else {
                         panic!("{decided:?}");
                     };
-                    // What is below zero is no room.
+                    // A negative count is no additional room.
                     let after = value.max(0) + 1000;
                     assert_eq!(of_a.admitted[0], after <= 10_000, "{text}");
                     let counted = of_a.readings[0].windows().current;
@@ -171,7 +171,7 @@ fn what_is_no_count_is_nothing_to_a_decision() {
                     assert_eq!(get(&server, &current, "c"), "1000", "{text}");
                 }
             }
-            // In the window before.
+            // In the previous window.
             let _: i64 = server.ask(&["DEL", &current]).unwrap();
             set(&server, &previous, "a", &text);
             let question = asks(question("a", Algorithm::Sliding, 1_000_000));
@@ -184,7 +184,7 @@ fn what_is_no_count_is_nothing_to_a_decision() {
     });
 }
 
-/// Returns the key of a bucket from which a hit leaks in an hour.
+/// Returns the key of a bucket that leaks one hit in an hour.
 fn bucket_of(epoch: Epoch, key: &str) -> String {
     counts_of(epoch, &format!("r0.00027777777777777778:{key}"))
 }
@@ -215,7 +215,7 @@ fn what_is_no_bucket_is_replaced() {
             assert_eq!(now, format!("1000 {}", decided.now.0));
             let _: i64 = server.ask(&["DEL", &bucket_of(epoch, "b")]).unwrap();
         }
-        // A bucket of a clock that was set back leaks anew from now.
+        // A bucket whose clock was set back leaks from now on.
         let _: String = server.ask(&["SET", &bucket, "5000 99999999999999"]).unwrap();
         let decided = node.ask(&[in_a_bucket("a", 1000)]).await;
         let text: String = server.ask(&["GET", &bucket]).unwrap();
@@ -224,7 +224,7 @@ fn what_is_no_bucket_is_replaced() {
     });
 }
 
-/// Checks for an error about a wrong type, which happens once.
+/// Checks that an error is about a wrong type; it occurs once.
 pub(super) fn is_of_wrong_type(error: &StoreError) {
     assert!(
         matches!(&error.failure, Failure::Failed(words) if words.contains("WRONGTYPE")),
@@ -261,7 +261,7 @@ fn a_decision_deletes_what_is_of_another_type_and_fails_once() {
                 let asked = [one_more("a", Algorithm::Sliding)];
                 let error = node.try_to_ask(&asked).await.expect_err(&case);
                 is_of_wrong_type(&error);
-                // What it counts now is what was kept.
+                // The new count is the stored one.
                 let expected = if matches!(what, "shard" | "current") { 1 } else { 2 };
                 assert_eq!(counted(&node.ask(&asked).await), [expected], "{case}");
                 assert_eq!(open(&mut node).await == epoch, what != "shard", "{case}");
@@ -307,12 +307,12 @@ fn a_push_deletes_what_is_of_another_type_and_fails_once() {
                     let _: String = server.ask(&["FLUSHALL"]).unwrap();
                     continue;
                 }
-                // Nothing of it was applied. Nothing else was lost.
+                // Nothing of it was applied, and no other count was lost.
                 node.push(vec![hits("a", 1)]).await;
                 let expected = if what == "counts" { 1 } else { 2 };
                 let all = node.read_all(&[(MINUTE, 7), (MINUTE, 8)]).await;
                 assert_eq!(totals(&all), pairs(&[("a", expected), ("a", 5)]), "{case}");
-                // So others read all, or what is new.
+                // So other nodes fetch all counters, or the new ones.
                 let pushed = other.send(0, vec![]).await;
                 if what == "stream" {
                     behind(&pushed);
@@ -334,7 +334,7 @@ fn reading_deletes_what_is_of_another_type_and_fails_once() {
             let mut other = join(server.tcp()).await;
             let (stream, counts) = (counts_of(node.epoch, "s"), counts_of(node.epoch, "60000:7"));
             node.push(vec![hits("a", 1), hits("b", 1)]).await;
-            // What changed cannot be told.
+            // The changes cannot be returned.
             overwrite(&server, &stream, command);
             let ask = other.batch(0, vec![]);
             let asked = other.store.push_diffs(&other.shard, &ask, 500).await;
@@ -344,7 +344,7 @@ fn reading_deletes_what_is_of_another_type_and_fails_once() {
                 continue;
             }
 
-            // A position is known again from the first change after that.
+            // From the first change after that on, a position is known again.
             for is_behind in [true, false] {
                 node.push(vec![hits("a", 1)]).await;
                 if is_behind {
@@ -379,7 +379,7 @@ fn reading_deletes_what_is_of_another_type_and_fails_once() {
     });
 }
 
-/// A replica is not written to, whatever it has.
+/// A replica is not written to, whatever it contains.
 #[test]
 fn what_is_of_another_type_is_not_deleted_from_a_replica() {
     let primary = Server::start(&[]);

@@ -1,11 +1,11 @@
-//! Every key and field that there is after nodes have used a namespace, overwritten with what no node writes: nodes
-//! go on.
+//! Overwrites every key and field that nodes have written with values that no node writes: the
+//! nodes continue.
 
 use super::foreign::{TYPES, overwrite};
 use super::*;
 use crate::testing::conformance::Others;
 
-/// Values that somebody may write in place of a text.
+/// Values that somebody may write instead of a text.
 const TEXTS: [&[u8]; 22] = [
     b"",
     b"garbage",
@@ -31,12 +31,12 @@ const TEXTS: [&[u8]; 22] = [
     &[b'9'; 400],
 ];
 
-/// Commands that somebody may run on a stream.
+/// Commands that somebody may execute on a stream.
 const TO_STREAMS: [&[&str]; 12] = [
     &["XADD", "key", "*", "a", "b"],
     &["XADD", "key", "*", "node", "x", "count", "y", "changes", "z"],
     &["XADD", "key", "*", "node", "x", "count", "nan", "changes", "\u{1}"],
-    // A list of a window that is none; of a key that is a list; of another thing than a list.
+    // A list with an invalid window; a list with an invalid key; something other than a list.
     &["XADD", "key", "*", "node", "x", "count", "1", "changes", "\u{2}"],
     &["XADD", "key", "18446744073709551615-18446744073709551615", "a", "b"],
     &["XADD", "key", "9007199254740993-1", "a", "b"],
@@ -54,7 +54,7 @@ fn keys(server: &Server) -> Vec<String> {
     keys
 }
 
-/// Returns the end of a key's value that nodes have written, which tells it from other writes.
+/// Returns the end of a key that nodes have written, which distinguishes it from other keys.
 fn end_of(key: &str) -> &str {
     key.rsplit("}:").next().unwrap()
 }
@@ -95,7 +95,7 @@ fn nodes_go_on_whatever_a_field_holds() {
                     let key = &all[number.min(all.len() - 1)];
                     let what =
                         format!("{} {} {}", end_of(key), field.escape_ascii(), text.escape_ascii());
-                    // In a new epoch, another key may have this place.
+                    // In a new epoch, another key may have this index.
                     let mut connection = server.connection("").unwrap();
                     let set = redis::cmd("HSET").arg(key).arg(&field).arg(text).to_owned();
                     let _ = set.exec(&mut connection);
@@ -128,7 +128,7 @@ fn nodes_go_on_whatever_a_text_holds() {
                 let before: Vec<u8> = redis_get(&server, key);
                 server.set(key, text);
                 nodes.go_on(&what).await;
-                // Of what nodes wrote, some may be there still, with something in its midst.
+                // Some of the nodes' data may still be there, with a change in the middle.
                 let key = &strings(&server)[number];
                 server.set(key, &[&before[..before.len() / 2], text, &before].concat());
                 nodes.go_on(&format!("{what}, in between")).await;

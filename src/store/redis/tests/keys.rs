@@ -1,4 +1,4 @@
-//! Amount and lifetime of the keys in the server.
+//! The number and the lifetime of the keys in the server.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn the_stream_of_changes_is_bounded() {
         let mut node = join(server.tcp()).await;
         let mut late = join(server.tcp()).await;
         let mut last = join(server.tcp()).await;
-        // 40 MB: many small batches, then large ones.
+        // 40 MB: many small batches, and then large ones.
         for round in 0..2000 {
             node.push(vec![hits(&format!("{round}"), 1)]).await;
         }
@@ -26,7 +26,7 @@ fn the_stream_of_changes_is_bounded() {
         let stream = format!("{SHARD}:{}:s", node.epoch);
         let used: i64 = server.ask(&["MEMORY", "USAGE", &stream, "SAMPLES", "0"]).unwrap();
         assert!((10_000_000..25_000_000).contains(&used), "{used}");
-        // The small ones came first and are gone.
+        // The small ones were first, and are dropped.
         let length: i64 = server.ask(&["XLEN", &stream]).unwrap();
         assert!(length < 1000, "{length}");
         behind(&late.send(0, vec![]).await);
@@ -54,7 +54,7 @@ fn the_shard_outlives_its_counts() {
         let stream = format!("{SHARD}:{}:s", node.epoch);
         let left = |key: &str| server.ask::<i64>(&["PTTL", key]).unwrap();
         assert!(left(SHARD) > 3_500_000 && left(&stream) > 3_500_000);
-        // Expiries grow and never shrink.
+        // Expiry times are extended, and never shortened.
         for (expires_in, expected) in [(1, 1), (10, 10), (2, 10)] {
             let diff = Diff { expires_in: days(expires_in), ..hits("a", 1) };
             node.push(vec![diff]).await;
@@ -62,7 +62,7 @@ fn the_shard_outlives_its_counts() {
             assert!((expected - 30_000..=expected).contains(&left(&counts)));
             assert!(left(SHARD) > expected && left(&stream) > expected);
         }
-        // A shard lives for as long as somebody asks.
+        // A shard lives as long as nodes ask.
         for key in [SHARD, &stream] {
             let _: i64 = server.ask(&["PEXPIRE", key, "60000"]).unwrap();
         }
@@ -84,7 +84,7 @@ fn nodes_that_are_gone_are_forgotten_as_others_come() {
     block_on(async {
         let mut node = join(server.tcp()).await;
         node.push(vec![hits("a", 1)]).await;
-        // One of an older version, of which it is not known when it is gone.
+        // A row of an older version, without an expiry time.
         let _: i64 = server.ask(&["HSET", SHARD, "b:old", "17"]).unwrap();
         let field = format!("b:{}", node.id);
         let known: String = server.ask(&["HGET", SHARD, &field]).unwrap();
@@ -93,7 +93,7 @@ fn nodes_that_are_gone_are_forgotten_as_others_come() {
         let now = time[0].parse::<i64>().unwrap() * 1000;
         let expected = now + 86_400_000 + 120_000;
         assert!((expected - 30_000..expected + 30_000).contains(&until), "{until}");
-        // A shorter life takes nothing from a longer one.
+        // A shorter life does not shorten a longer one.
         let short = Diff { expires_in: Duration::from_secs(1), ..hits("a", 1) };
         node.push(vec![short]).await;
         let known: String = server.ask(&["HGET", SHARD, &field]).unwrap();
@@ -117,7 +117,7 @@ fn nodes_that_are_gone_are_forgotten_as_others_come() {
         assert_eq!(old, "17");
         assert_eq!(node.fetch().await.len(), 1);
 
-        // One that is gone is unknown, even before it is looked for.
+        // An expired node is unknown, even before it is removed.
         let gone = format!("{} 1700000000000", BatchId::new(2, 0xab_cdef).0);
         let _: i64 = server.ask(&["HSET", SHARD, &field, &gone]).unwrap();
         assert_eq!(node.send(2, vec![]).await, Pushed::Forgotten);

@@ -1,4 +1,4 @@
-//! Layouts that all nodes must share, and servers that are not what they are taken for.
+//! Layouts on which all nodes must agree, and servers of another kind than configured.
 
 use super::clusters::all_shards;
 use super::decisions::{counted, one};
@@ -18,12 +18,12 @@ fn unusable(error: StoreError) -> String {
     }
 }
 
-/// A store on one server of a cluster, which has the first shard.
+/// Returns a store on the server of a cluster that has the first shard.
 fn on_one_server(cluster: &Servers) -> Redis {
     connect(cluster.primaries[cluster.owner(&shard("api"))].tcp())
 }
 
-/// Returns the errors of a push, of a new epoch and of a decision of each shard of a node.
+/// Returns the errors of a push, of opening an epoch and of a decision for each shard.
 async fn refusals(store: impl Fn() -> Redis) -> Vec<String> {
     let mut refusals = Vec::new();
     let shards = all_shards().filter(|it| it.number < store().shards());
@@ -50,14 +50,14 @@ fn a_node_that_does_not_divide_as_others_do_does_nothing() {
             Node::join(cluster.connect(), shard).await;
         }
         assert_eq!(refusals(|| on_one_server(&cluster)).await, [DIVIDED]);
-        // It was in use, and the store has lost all.
+        // It was in use, and the store has lost all data.
         for server in &cluster.primaries {
             let _: String = server.ask(&["FLUSHALL"]).unwrap();
         }
         let mut asking = Asking::new(on_one_server(&cluster));
         assert_eq!(counted(&asking.ask(&[one()]).await), [1]);
         assert_eq!(refusals(|| cluster.connect()).await, [WHOLE]);
-        // No other shard was begun.
+        // No other shard was created.
         let keys = cluster.primaries.iter().map(|server| {
             let keys: Vec<String> = server.ask(&["KEYS", "rl:*"]).unwrap();
             keys.iter().filter(|key| !key.contains("{api:0}")).count()

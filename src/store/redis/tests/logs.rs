@@ -1,4 +1,4 @@
-//! Logs of moving windows: long ones, old ones, and others' writes in their place.
+//! Logs of moving windows: long ones, old ones, and data of others in their place.
 
 use super::decisions::open;
 use super::foreign::{TYPES, is_of_wrong_type, overwrite};
@@ -8,7 +8,7 @@ use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 use crate::testing::conformance::{Asking, ListOfHits, moving, size};
 
-/// A node, and the key of a log.
+/// Returns a decider, and the key of a log.
 async fn asking(server: &Server, size: u64) -> (Asking<Redis>, String) {
     let mut node = Asking::new(connect(server.tcp()));
     let epoch = open(&mut node).await;
@@ -30,7 +30,7 @@ fn long_logs_are_lists_of_hits() {
     let server = Server::start(&[]);
     block_on(async {
         let (mut node, log) = asking(&server, WINDOW).await;
-        // How many entries there are, of which about so many have left, and how they lie in time.
+        // The number of entries, about how many have left, and their distribution in time.
         for (count, gone, skewness) in [
             (100_u64, 0, 1),
             (201, 0, 1),
@@ -42,16 +42,16 @@ fn long_logs_are_lists_of_hits() {
             (5003, 4950, 1),
         ] {
             let now = node.ask(&[]).await.now.0;
-            // Each hit at its own share of the time, from the oldest on.
+            // Each hit at its own fraction of the time, from the oldest on.
             let span = WINDOW * count / (count - gone);
             let times = (0..count).map(|number| {
                 let share = (number as f64 / count as f64).powi(skewness);
                 now - span + (share * span as f64) as u64
             });
             let (mut list, mut entries) = (ListOfHits::default(), Vec::new());
-            // The sum goes round.
+            // The sum wraps around.
             let mut sum = i64::from(u32::MAX) - 30_000;
-            // Where the last one that has left is, as it may have been noted: before, behind, anywhere.
+            // The recorded place of the last entry that has left: before it, after it, anywhere.
             let base = entry([0, gone, count, 1 << 47][count as usize % 4], sum);
             for (number, at) in times.enumerate() {
                 let hits = 1 + number as i64 % 7 * 150;
@@ -64,7 +64,7 @@ fn long_logs_are_lists_of_hits() {
                 let cost = [1000, 1, -300, 0, 2500, -1, 1000, -90_000][round % 8];
                 let most = [1, 20, 200, 100_000][round % 4];
                 let mut question = moving("a", size(WINDOW), 0, cost);
-                // Near to what there is, or far from it.
+                // Near the present count, or far from it.
                 let limit = list.sum() - most + cost.max(0) * (round as i64 % 2);
                 question.limits[0].hits = Hits::from_thousandths(limit);
                 question.counts_rejected = round % 3 != 0;
@@ -132,11 +132,11 @@ fn above_its_limit_a_log_has_no_more_entries_than_that_has_hits() {
         let decided = node.ask(core::slice::from_ref(&hit)).await;
         let read = MovingCount::from(decided.answers[0].readings[0]);
         assert_eq!(read.hits.thousandths(), 303);
-        // The last entry has them, later than it was.
+        // The last entry has these hits, at a later time.
         assert_eq!(length(&server, &log), 3030);
         let last: Vec<u8> = server.ask(&["GETRANGE", &log, "-10", "-1"]).unwrap();
         assert_eq!(last, entry(decided.now.0, 303));
-        // A charge that no limit is asked about may be of any.
+        // A charge without a limit can be of any size.
         let mut charge = hit;
         charge.limits.clear();
         while length(&server, &log) != 3040 {
@@ -156,10 +156,10 @@ fn a_log_is_kept_until_all_has_left_and_a_minute() {
             let now = node.ask(&[hit(1000)]).await.now.0;
             assert!((3_640_000..=3_660_000).contains(&left(&log)));
             assert!(left(SHARD) > left(&log));
-            // As if half a minute had passed.
+            // Simulates that half a minute has passed.
             server.set(&log, &[entry(0, 0), entry(now - 31_000, 1000)].concat());
         }
-        // What all hits were refunded of is gone.
+        // A log whose hits were all refunded is removed.
         node.ask(&[hit(-9_000)]).await;
         assert_eq!(left(&log), -2);
     });

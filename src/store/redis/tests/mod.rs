@@ -1,4 +1,4 @@
-//! The suite for Redis, and what only Redis does.
+//! Runs the conformance suite with Redis, and tests what is specific to it.
 
 mod access;
 mod channel;
@@ -79,7 +79,7 @@ async fn join(server: ServerAddress) -> Node<Redis> {
     Node::join(connect(server), shard("api")).await
 }
 
-/// A strategy that waits for only so long.
+/// Returns a strategy with a short timeout.
 fn impatient(servers: &[ServerAddress]) -> Redis {
     let (mut options, redis) = options(servers);
     options.connect_timeout = Duration::from_secs(1);
@@ -97,7 +97,7 @@ fn with_credentials(server: &Server, username: &str, password: &str) -> Redis {
     Redis::new(&options, &redis)
 }
 
-/// Waits until so many nodes have pushed, as the replica sees it.
+/// Waits until the replica knows this number of nodes.
 async fn replicated(replica: &Server, nodes: usize) {
     let has_arrived = || {
         let fields: Vec<String> = replica.ask(&["HKEYS", SHARD]).unwrap_or_default();
@@ -107,14 +107,14 @@ async fn replicated(replica: &Server, nodes: usize) {
     until("replicated", has_arrived).await;
 }
 
-/// Pushes the next batch as news, again and again while nothing of it is applied.
+/// Pushes the next batch as news, repeatedly until it is applied.
 async fn tell(node: &mut Node<Redis>, diffs: Vec<Diff>) {
     let batch = Batch { is_news: true, ..node.batch(node.number + 1, diffs) };
     let pushed = until_applied(node, &batch).await;
     assert!(matches!(pushed, Pushed::Applied { .. }), "{pushed:?}");
 }
 
-/// Pushes the next batch, again and again while nothing of it is applied.
+/// Pushes the next batch, repeatedly until it is applied.
 async fn push_until_applied(node: &mut Node<Redis>, diffs: Vec<Diff>) -> Pushed {
     let batch = node.batch(node.number + 1, diffs);
     until_applied(node, &batch).await

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::store::contract::server::ServerAddress;
 use crate::testing::proxy::listen;
 
-/// Starts a server that answers `PING` as it should, `HELLO` as one that does not know it, and anything
-/// else with `line`.
+/// Starts a server that answers `PING` correctly, rejects `HELLO` as unknown, and answers
+/// everything else with `line`.
 pub(super) fn with_one_answer(line: impl Into<String>) -> ServerAddress {
     let line: Arc<str> = line.into().into();
     listen(move |mut client| {

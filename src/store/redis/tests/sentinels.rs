@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::certificates::{Authority, trusting};
 use crate::testing::redis::with_tls;
 
-/// The options of a store whose primary these know under the name `main`.
+/// Returns the options of a store whose primary is known to these sentinels as `main`.
 fn known_by(sentinels: &[ServerAddress]) -> (StoreOptions, RedisOptions) {
     let (options, mut redis) = options(sentinels);
     redis.topology =
@@ -17,7 +17,7 @@ pub(super) fn known_by_one(sentinel: &Server) -> Redis {
     Redis::new(&options, &redis)
 }
 
-/// Returns the address of a sentinel that takes this server for the primary.
+/// Returns the address of a sentinel that names this server as the primary.
 fn naming(server: &Server) -> ServerAddress {
     let port = server.port.to_string();
     let length = port.len();
@@ -114,7 +114,7 @@ fn after_a_failover_the_new_primary_is_used_and_nothing_is_pushed_twice() {
         replicated(&new, 2).await;
         knows_a_replica(&sentinel).await;
         old.kill();
-        // They do so while the failover is under way.
+        // During the failover.
         for node in [&mut node, &mut other] {
             since(push_until_applied(node, vec![hits("a", 1)]).await);
         }
@@ -205,7 +205,7 @@ fn sentinels_and_the_primary_are_both_spoken_to_with_tls() {
     block_on(async {
         let mut node = Node::join(Redis::new(&options, &redis), shard("api")).await;
         node.push(vec![hits("a", 1)]).await;
-        // It is the primary that has it.
+        // The primary uses TLS.
         let store = with_tls(&primary, trusting(&authority));
         let mut other = Node::join(store, shard("api")).await;
         assert_eq!(other.read_all(&[(MINUTE, 7)]).await.len(), 1);

@@ -21,7 +21,7 @@ fn a_server_that_speaks_another_protocol_is_told_in_its_own_words() {
                  \"HTTP/1.1 400 Bad Request\")"
             )
         );
-        // What it says may be lost when it closes the connection.
+        // The server's words may be lost when it closes the connection.
         let message = message(tls.tcp()).await;
         assert!(
             message.ends_with(": is \"tls on\" missing?)")
@@ -40,7 +40,7 @@ fn after_a_replica_the_next_server_is_asked_at_once() {
         let mut node = join(primary.tcp()).await;
         node.push(vec![hits("a", 1)]).await;
         replicated(&replica, 1).await;
-        // One that only asks must not be answered by a replica either.
+        // A replica must not answer a node that only asks, either.
         for diffs in [vec![], vec![hits("a", 1)]] {
             node.store = connect(replica.tcp());
             let number = if diffs.is_empty() { 1 } else { 2 };
@@ -80,7 +80,7 @@ fn after_a_failover_lost_writes_are_noticed() {
         third.push(vec![hits("b", 1)]).await;
         replicated(&new, 2).await;
         let _: String = new.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
-        // These will be lost.
+        // These hits will be lost.
         writer.push(vec![hits("a", 1)]).await;
         assert_eq!(reader.fetch().await.len(), 2);
         old.kill();
@@ -88,16 +88,16 @@ fn after_a_failover_lost_writes_are_noticed() {
         for node in [&mut writer, &mut reader, &mut third] {
             node.store = connect(new.tcp());
         }
-        // Exactly as many bytes take the place of the lost ones.
+        // The same number of bytes replaces the lost ones.
         third.push(vec![hits("b", 1)]).await;
         let ([at, _], [lost, _]) = (third.position.unwrap().0, reader.position.unwrap().0);
         assert_eq!(at, lost);
         for _ in 0..3 {
             third.push(vec![hits("b", 1)]).await;
         }
-        // The reader has seen something else there, and will not miss what came instead.
+        // The reader has read something else there, and must not miss the replacement.
         behind(&reader.send(0, vec![]).await);
-        // The writer's second batch is gone: what follows it cannot be applied.
+        // The writer's second batch is lost, so the next one cannot be applied.
         assert_eq!(writer.send(3, vec![hits("a", 1)]).await, Pushed::Lost);
         assert_eq!(writer.send(2, vec![]).await, Pushed::Lost);
     });
