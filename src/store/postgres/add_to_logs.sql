@@ -1,10 +1,10 @@
--- Adds an entry to each of some logs: who decides has a lock on their keys. Blocks in which all has left are
--- removed a few at a time.
+-- Adds an entry to each of some logs, whose keys the decider has locked. Removes blocks whose
+-- entries have all left the window, a few at a time.
 --
--- For each log: $1 epoch, $2 size, $3 key, $4 its number; $5 the block that the entry is added to, null for
--- a new one, and $6 after how many of its entries, $7 time, $8 sum; $9 how many entries and $10 what sum
--- all blocks before have; $11 the block before which all has left, or null; $12 milliseconds until it
--- expires
+-- For each log: $1 epoch, $2 size, $3 key, $4 its number; $5 the block for the entry, null for a
+-- new one, and $6 the number of entries in it before, $7 time, $8 sum; $9 the number and $10 the
+-- sum of entries in all earlier blocks; $11 the first block whose entries have not all left, or
+-- null; $12 milliseconds until it expires
 WITH new AS MATERIALIZED (
     SELECT new.*, sha256(new.key) AS hash,
         now() + new.life * interval '1 millisecond' + interval '1 second' AS expires_at
@@ -16,7 +16,7 @@ WITH new AS MATERIALIZED (
     SET at = CASE WHEN new.kept = 0 THEN new.at ELSE block.at END,
         times = block.times[1:new.kept] || new.at,
         sums = block.sums[1:new.kept] || new.sum,
-        -- The same to about a second stays the same, since it is indexed.
+        -- A change below about a second is skipped, since the column is indexed.
         expires_at = CASE
             WHEN new.expires_at > block.expires_at + interval '1 second' THEN new.expires_at
             ELSE block.expires_at

@@ -1,8 +1,9 @@
--- What a shard is like, and what others than a node changed in it since a position. No row if it has
--- no epoch; otherwise at least one, in each of which the shard's columns are the same.
+-- Returns the state of a shard, and the counters that other nodes changed since a position. Without
+-- an epoch, returns no row; otherwise at least one, all of which have the same columns of the
+-- shard.
 --
--- $1 namespace, $2 shard, $3 epoch, $4 node, $5 position or null, $6 how many counters, of up to
--- 100 batches
+-- $1 namespace, $2 shard, $3 epoch, $4 node, $5 position or null, $6 most counters, from up to 100
+-- batches
 WITH shard AS MATERIALIZED (
     SELECT present.epoch, present.changes, coalesce(node.number, 0) AS number,
         coalesce(present.changes = $5::bigint OR EXISTS (
@@ -14,7 +15,7 @@ WITH shard AS MATERIALIZED (
     WHERE present.namespace = $1::text AND present.shard = $2::integer
         AND present.ended_at IS NULL
 ), remembered AS (
-    -- A node that asks is not forgotten.
+    -- A node that asks is kept.
     UPDATE {nodes} SET expires_at = now() + interval '1 day'
     WHERE epoch = $3::bigint AND node = $4::text::uuid
         AND expires_at < now() + interval '12 hours'
@@ -27,7 +28,7 @@ WITH shard AS MATERIALIZED (
         WHERE shard.epoch = $3 AND shard.is_known
             AND change.number > $5 AND change.node <> $4::text::uuid
         ORDER BY change.number
-        -- One more than are answered, however few counters they have.
+        -- One more than are returned, even if they have few counters.
         LIMIT 101
     ) AS change
     WINDOW by_number AS (ORDER BY number)
@@ -40,7 +41,7 @@ WITH shard AS MATERIALIZED (
     SELECT counter.*
     FROM (SELECT DISTINCT unnest(counters) AS id FROM part) AS ids
     CROSS JOIN LATERAL (
-        -- The limit has each looked up by itself, whatever size the planner believes in.
+        -- The limit forces one lookup for each counter, whatever size the planner assumes.
         SELECT window_size, window_number, key, thousandths
         FROM {counters} WHERE id = ids.id LIMIT 1
     ) AS counter

@@ -1,5 +1,5 @@
--- Gives a shard an epoch, unless it has one. Change 0 changes nothing, so that each position is that
--- of a change.
+-- Opens an epoch for a shard, unless it has one. Change 0 changes nothing, so that each position
+-- belongs to a change.
 --
 -- $1 namespace, $2 shard, $3 epoch
 WITH begun AS (

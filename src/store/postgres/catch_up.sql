@@ -1,7 +1,8 @@
--- What others than a node changed in an epoch after a change of this number, by batches of few counters: one row at least
--- while the epoch is there, each with the number of the last change.
+-- Returns the counters that other nodes changed in an epoch after the change with this number, for
+-- batches with few counters. Returns at least one row while the epoch exists; each has the number
+-- of the last change.
 --
--- $1 epoch, $2 number, $3 how many counters a batch may have, and how many are told, $4 node
+-- $1 epoch, $2 number, $3 most counters of a batch, and in the answer, $4 node
 SELECT present.changes, counter.window_size, counter.window_number, counter.key, counter.thousandths
 FROM {epochs} AS present
 LEFT JOIN LATERAL (

@@ -1,14 +1,14 @@
--- Adds diffs to the counts of the epoch that `accepted` has, which begins the statement, and numbers
--- that as a change. If the epoch has ended meanwhile, so have its counts: then it is no change.
+-- Adds diffs to the counts of the epoch in `accepted`, which begins the statement, and numbers that
+-- as a change. If the epoch has ended meanwhile, so have its counts, and there is no change.
 --
 -- $1 epoch, $2 node; then for each counter, in order: $3 sizes, $4 window numbers, $5 keys,
 -- $6 thousandths, $7 milliseconds until the count expires
 --
 -- note_change.sql follows, or tell_change.sql.
 --
--- Rows of counters are locked in the order of their keys, so that nodes do not wait for each other in
--- a circle; that of the epoch comes last, and is locked until all is committed: so changes are
--- numbered in the order in which they become visible.
+-- Rows of counters are locked in the order of their keys, so that no deadlock is possible. The
+-- epoch's row is locked last, until the commit, so that changes are numbered in the order in which
+-- they become visible.
 counted AS (
     INSERT INTO {counters} AS counter
         (epoch, window_size, window_number, key, thousandths, expires_at)
@@ -18,10 +18,11 @@ counted AS (
         AS diff (size, number, key, thousandths, life)
     ORDER BY diff.size, diff.number, diff.key
     ON CONFLICT (epoch, window_size, window_number, sha256(key)) DO UPDATE
-    -- Counts saturate, as strategy.rs says, those that somebody else wrote before anything is added.
+    -- Counts saturate, as strategy.rs requires. Invalid ones, which somebody else wrote, saturate
+    -- first.
     SET thousandths = greatest(-9007199254740991, least(9007199254740991, excluded.thousandths
             + greatest(-9007199254740991, least(9007199254740991, counter.thousandths)))),
-        -- The same to about a second stays the same, since it is indexed.
+        -- A change below about a second is skipped, since the column is indexed.
         expires_at = CASE
             WHEN excluded.expires_at > counter.expires_at + interval '1 second'
             THEN excluded.expires_at

@@ -1,5 +1,5 @@
--- When so many hits of a log will be in its window that only so many of the last ones are left: the time of
--- the hit with which the others have left. Null where that was never counted.
+-- Returns the time of the hit with which so many hits of a log have left its window that only the
+-- given number is left. Null if there is no such hit.
 --
 -- $1 namespaces and $2 numbers of shards; then for each: $3 its shard, numbered from 1, $4 size, $5 key,
 -- $6 thousandths that may be left

@@ -1,7 +1,8 @@
--- Notes for how long a node lives, and counts those others that do. A node that lives has a row of a name and
--- a number that no batch of its has. One that is said to live for longer than any says of itself is somebody else's.
+-- Records how long a node lives, and counts the other living nodes. The row of a living node has a
+-- name and a number that no batch uses. A row with a longer life than any node's was written by
+-- somebody else.
 --
--- $1 epoch, $2 the name of the row, $3 milliseconds, $4 how many a node lives at most
+-- $1 epoch, $2 the name of the row, $3 milliseconds, $4 the longest life of a node
 WITH noted AS (
     INSERT INTO {nodes} AS node (epoch, node, number, expires_at)
     VALUES ($1::bigint, $2::text::uuid, -1, now() + $3::bigint * interval '1 millisecond')

@@ -1,4 +1,5 @@
--- Takes the newest hits of logs away, so that sums are at most this: who decides has a lock on their keys.
+-- Removes the newest hits of logs, so that sums are at most this. The decider has locked their
+-- keys.
 --
 -- For each log: $1 epoch, $2 size, $3 key, $4 its number, $5 the sum
 WITH low AS MATERIALIZED (

@@ -1,7 +1,7 @@
 -- The next counters of a window, in the order of their keys' hashes.
 --
--- $1 namespace, $2 shard, $3 epoch, $4 size, $5 window number, $6 the hash to go on after,
--- $7 how many
+-- $1 namespace, $2 shard, $3 epoch, $4 size, $5 window number, $6 the hash to continue after, $7
+-- most counters
 SELECT counter.key, counter.thousandths, sha256(counter.key) AS hash
 FROM {epochs} AS present JOIN {counters} AS counter ON counter.epoch = present.epoch
 WHERE present.epoch = $3::bigint AND present.namespace = $1::text

@@ -1,10 +1,10 @@
--- Removes some of what is not needed any more, of all namespaces: what has expired of counts, levels
--- and logs, old changes, nodes that are gone, and all of an epoch that has ended. Answers how much of each.
+-- Removes some rows that are not needed any more, of all namespaces: expired counts, levels and
+-- logs, old changes, nodes that are gone, and all rows of ended epochs. Returns the number of each.
 --
--- $1 the most of each, $2 how many changes of an epoch are kept
+-- $1 most rows of each kind, $2 number of changes that an epoch keeps
 --
--- It waits for no node that pushes. Changes go from the oldest on, without a gap: whoever knows the
--- oldest one that is left has missed none.
+-- It does not wait for pushing nodes. Changes are removed from the oldest on, without a gap: a node
+-- that knows the oldest one left has missed none.
 WITH gone_counters AS (
     DELETE FROM {counters} WHERE ctid = ANY (ARRAY (
         SELECT ctid FROM {counters} WHERE expires_at < now()
@@ -15,7 +15,7 @@ WITH gone_counters AS (
     DELETE FROM {counters} WHERE ctid = ANY (ARRAY (
         SELECT old.ctid FROM {epochs} AS e CROSS JOIN LATERAL (
             SELECT ctid FROM {counters}
-            -- Those of the first statement are its own.
+            -- The rows of the first statement.
             WHERE epoch = e.epoch AND expires_at >= now()
             ORDER BY window_size LIMIT $1 FOR UPDATE SKIP LOCKED
         ) AS old
@@ -79,7 +79,7 @@ WITH gone_counters AS (
     ))
     RETURNING 1
 ), gone_epochs AS (
-    -- Not at once: a batch for it may still be under way.
+    -- Not at once, since a batch of that epoch may still be running.
     DELETE FROM {epochs} AS e
     WHERE ended_at < now() - interval '1 hour'
         AND NOT EXISTS (SELECT FROM {counters} WHERE epoch = e.epoch)

@@ -1,11 +1,11 @@
--- Applies a batch of a node, if it is the next one. One statement, so all of it or nothing. count.sql
--- follows, with its parameters; after them come
+-- Applies a node's batch if it is the next one, in one statement, so completely or not at all.
+-- count.sql follows, with its parameters; after them come
 --
 -- $8 namespace, $9 shard, $10 the batch's id, $11 that of the batch before it, 0 if it is the first,
 -- $12 milliseconds for which the node is remembered
 --
--- A batch that arrives while the same one is still being applied waits for the node's row, and then
--- finds its id there.
+-- A batch that arrives while the same one is being applied waits for the node's row, and then finds
+-- its own id there.
 WITH accepted AS (
     INSERT INTO {nodes} AS node (epoch, node, number, expires_at)
     SELECT epoch, $2::text::uuid, $10::bigint, now() + $12::bigint * interval '1 millisecond'

@@ -1,6 +1,6 @@
--- What counters are in the present window and in the one before, by the server's clock, which is read
--- once. One row at least; the epoch is null where a shard has none, a count where there is no row. What
--- follows says where the counters come from, and may add columns.
+-- Returns counters in the current and the previous window, by the server's clock, which is read
+-- once. At least one row; the epoch is null if the shard has none, and a count is null without a
+-- row. The next part selects the counters, and may add columns.
 --
 -- $1 namespaces and $2 numbers of shards; then for each counter: $3 its shard, numbered from 1,
 -- $4 size, $5 key

@@ -1,4 +1,4 @@
--- What levels are of counters that have one.
+-- Adds the levels of counters that have one.
 --
 -- $1 namespaces and $2 numbers of shards; then for each counter: $3 its shard, numbered from 1,
 -- $4 kind, $5 size, $6 key

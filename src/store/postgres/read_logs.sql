@@ -1,6 +1,7 @@
-    -- Of logs also the last block, the last time and sum, and how many entries there are; of those that have
-    -- left, how many, their sum, and the block that the last of them is in; and the oldest time that has not.
-    -- All are null of others, and of one without entries.
+    -- Adds for logs the last block, the last time and sum, and the number of entries; of the
+    -- entries that have left, their number, their sum, and the block of the last one; and the
+    -- oldest time that has not left. All are null for other counters, and for a log without
+    -- entries.
     --
     -- $6 the counters that are logs, numbered from 1
     , newest.log, newest.at AS block, newest.length, newest.last, newest.sum, newest.entries,

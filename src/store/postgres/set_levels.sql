@@ -1,4 +1,4 @@
--- Sets levels of a shard: who decides has a lock on their keys.
+-- Sets levels of a shard. The decider has locked their keys.
 --
 -- $1 epoch; then for each counter, in order: $2 kinds, $3 sizes, $4 keys, $5 thousandths, and in
 -- milliseconds of Unix time $6 when they changed last, $7 when they began; $8 milliseconds until they
@@ -13,7 +13,7 @@ ORDER BY new.kind, new.size, new.key
 ON CONFLICT (epoch, kind, size, sha256(key)) DO UPDATE
 SET thousandths = excluded.thousandths, changed_at = excluded.changed_at,
     began_at = excluded.began_at,
-    -- The same to about a second stays the same, since it is indexed.
+    -- A change below about a second is skipped, since the column is indexed.
     expires_at = CASE
         WHEN excluded.expires_at > level.expires_at + interval '1 second'
         THEN excluded.expires_at

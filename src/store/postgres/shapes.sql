@@ -1,4 +1,4 @@
--- What the tables that are there are like: persistence; kind, columns, and what is unique.
+-- Returns the shapes of the existing tables: persistence, kind, columns, and unique columns.
 SELECT name, relpersistence, relkind::text || ': ' || (
     SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', '
         ORDER BY attname COLLATE "C")

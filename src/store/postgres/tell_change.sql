@@ -1,5 +1,5 @@
--- Notes the change, and notifies those that listen that there is one, with a number that says no more than in which
--- shard, and by whom: whoever may not read the tables can listen, too.
+-- Records the change, and notifies listening sessions with a number that contains only the shard
+-- and the node, since roles without the right to read the tables can listen, too.
 --
 -- $13 the number
 , noted AS (

@@ -1,4 +1,4 @@
--- One counter of the present epoch.
+-- Returns a counter of the current epoch.
 --
 -- $1 namespace, $2 shard, $3 size, $4 window number, $5 key
 SELECT counter.thousandths

@@ -1,4 +1,4 @@
--- How counts and changes are kept: the beginning of the scripts that read and write them.
+-- The layout of counts and changes: the beginning of all scripts that read and write them.
 --
 -- The hash of a shard: epoch, position (of the last change), b:<node> (the id of the node's last batch,
 -- and until when it is known), seen (where nodes that are gone are looked for next), layout (into how many shards the
@@ -11,19 +11,19 @@
 --                             the position that it has in the stream of changes
 --
 -- A position is the id of an entry in the stream, <sequence>-<tag>. The sequence counts bytes, so
--- that it tells how much lies between two entries. The tag tells an entry from another one that
--- got the same sequence because a failover lost the first.
+-- it shows the distance of two entries. The tag distinguishes an entry from another one that got
+-- the same sequence after a failover lost the first.
 --
--- Numbers that may be large are strings, or formatted with %.0f: Lua prints 1e+14 by itself.
+-- Numbers that may be large are strings, or formatted with %.0f: Lua would print 1e+14.
 
--- How much the stream holds before the oldest entries go, in bytes. An entry counts for a little
+-- Bytes that the stream keeps before the oldest entries are removed. An entry counts as slightly
 -- more than its content.
 local KEPT, OVERHEAD = 16777216, 100
--- For how long an unused shard is kept; and for how long counts outlive what they matter for, since
--- clocks differ, and a shard its counts: milliseconds.
+-- Milliseconds for which an unused shard is kept, and for which counts are kept after they ceased
+-- to matter, since clocks differ, and a shard after its counts.
 local LIFE, MARGIN = 3600000, 60000
--- The most that a count is, up and down, in thousandths: it saturates, as strategy.rs says. Whole
--- numbers up to this are exact.
+-- Bound of counts, up and down, in thousandths, at which they saturate, as strategy.rs requires.
+-- Integers up to it are exact.
 local MOST = 9007199254740991
 -- The largest tag of a position.
 local LARGEST_TAG = '18446744073709551615'
@@ -32,9 +32,9 @@ local function sequence(id)
   return tonumber(string.match(id, '^%d+'))
 end
 
--- Runs a command on a key that has a type. If somebody has written something of another type there, or has added
--- entries to a stream that none can follow, the key is deleted, so that whoever comes next finds nothing, and the
--- script fails this once.
+-- Runs a command on a key that has a type. If somebody has written another type there, or has added
+-- entries to a stream after which none can follow, deletes the key, so that the next script finds
+-- nothing, and fails this once.
 local function checked(command, key, ...)
   local done, result = pcall(redis.call, command, key, ...)
   if done then
@@ -45,24 +45,25 @@ local function checked(command, key, ...)
     redis.call('DEL', key)
     error(failure, 0)
   end
-  -- Fails again, with its code, which pcall takes away.
+  -- Adds the error code again, which pcall removes.
   return redis.call(command, key, ...)
 end
 
--- Whether a text is an epoch.
+-- Returns whether a text is an epoch.
 local function is_epoch(text)
   return #text == 16 and string.find(text, '^%x+$') and string.find(text, '[^0]')
 end
 
--- Whether a text is a position, which a further entry can follow.
+-- Returns whether a text is a position after which an entry can follow.
 local function is_position(text)
   local number, tag = string.match(text, '^(%d+)%-(%d+)$')
   return number and #number < 16 and (#tag < #LARGEST_TAG or #tag == #LARGEST_TAG and tag <= LARGEST_TAG)
 end
 
--- What the hash of a shard has: its epoch, its position, and another field. Where one of the first two is missing, or is
--- what only somebody else can have written, the epoch is given up: then there is none. Where nodes divide the namespace in
--- another way than this one, the second result is what to answer instead.
+-- Returns fields of a shard's hash: its epoch, its position, and another field. If one of the first
+-- two is missing, or only somebody else can have written it, gives the epoch up, and returns none.
+-- If nodes divide the namespace in another way than this one, the second result is the answer to
+-- return.
 local function read_shard(shard, field)
   local state = checked('HMGET', shard, 'epoch', 'position', field, 'layout')
   local layout = state[4]
@@ -70,7 +71,7 @@ local function read_shard(shard, field)
     if layout and string.find(layout, '^%d+ o[nf]f?$') then
       return state, redis.error_reply('LAYOUT ' .. layout .. ' ' .. LAYOUT)
     elseif state[1] then
-      -- Of an older version.
+      -- Written by an older version.
       redis.call('HSET', shard, 'layout', LAYOUT)
     end
   end
@@ -82,16 +83,16 @@ local function read_shard(shard, field)
   return state
 end
 
--- The count that a text is, as a text: a whole decimal, saturated. Anything else is none: somebody
--- wrote it by hand.
+-- Converts a text to a count, as a text: an integer, saturated. Any other text counts as none,
+-- since somebody else wrote it.
 local function counted(text)
   local number = string.match(text, '^%-?%d+$') and tonumber(text) or 0
-  -- Minus zero plus zero is zero, which HINCRBY takes.
+  -- Minus zero plus zero is zero, which HINCRBY accepts.
   return string.format('%.0f', math.max(-MOST, math.min(MOST, number)) + 0)
 end
 
--- Whether a stream has the change of a witness, `<sequence> <last digits of its tag>`, or had it before its oldest ones
--- went.
+-- Returns whether a stream has the change of a witness, `<sequence> <last digits of its tag>`, or
+-- had it before its oldest entries were removed.
 local function has_change(stream, witness)
   local at, digits = string.match(witness, '^(%d+) (%d+)$')
   if not at then
@@ -105,12 +106,12 @@ local function has_change(stream, witness)
   return oldest and sequence(oldest[1]) > tonumber(at) and sequence(oldest[1]) > 1
 end
 
--- Gives a shard an epoch; returns that and its first position. The first write is one that needs memory.
+-- Opens an epoch for a shard. Returns it and its first position. The first write needs memory.
 local function open_epoch(shard, epoch, tag)
-  -- The first change changes nothing, so that every position is that of an entry.
+  -- The first change changes nothing, so that every position belongs to an entry.
   local stream, first = shard .. ':' .. epoch .. ':s', '1-' .. tag
   redis.call('XADD', stream, first, 'node', '', 'count', 0, 'changes', cmsgpack.pack({}))
-  -- The counts of an epoch before, which are in hashes of their own, expire; nobody finds them any more.
+  -- Counts of an earlier epoch, which have their own hashes, expire; no script finds them any more.
   redis.call('DEL', shard)
   redis.call('HSET', shard, 'epoch', epoch, 'position', first, 'layout', LAYOUT)
   redis.call('PEXPIRE', stream, LIFE)
@@ -118,16 +119,16 @@ local function open_epoch(shard, epoch, tag)
   return {epoch, first}
 end
 
--- Has the key live for at least so long.
+-- Makes the key live at least this long.
 local function extend(key, life)
   if redis.call('PTTL', key) < life then
     redis.call('PEXPIRE', key, life)
   end
 end
 
--- Has a hash be a table from the beginning. A small one would be a list, through which 500 keys
--- are found in 5 ms, not in 1. A long value turns it into a table, which it stays. No key is empty:
--- what is written is to be deleted when the hash has another one.
+-- Makes a hash a table from the start. A small one would be a list, in which finding 500 keys takes
+-- 5 ms instead of 1. A long value converts it to a table, which it stays. No key is empty, so the
+-- added one is deleted when the hash has another key.
 local function use_table(counts)
   if redis.call('OBJECT', 'ENCODING', counts) ~= 'hashtable' then
     redis.call('HSET', counts, '', string.rep(' ', 1024))

@@ -1,4 +1,4 @@
--- Reads nothing of a hash of counts, which fails if it is of another type.
+-- Reads nothing from a hash of counts, which fails if it has another type.
 --
 -- KEYS[1]  the hash of counts; see changes.lua
 --

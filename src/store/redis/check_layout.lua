@@ -1,6 +1,6 @@
--- Notes how this node divides a namespace, or fails where others divide it in another way.
+-- Records how this node divides a namespace, or fails if other nodes divide it differently.
 --
--- KEYS[1]  the hash of its first shard, which there is in every layout; see changes.lua
+-- KEYS[1]  the hash of the first shard, which exists in every layout; see changes.lua
 --
 -- Follows changes.lua.
 local shard = KEYS[1]

@@ -1,4 +1,4 @@
--- The count of a key in a window, in the shard's present epoch; nothing if there is none.
+-- Returns the count of a key in a window, in the shard's current epoch; nothing without one.
 --
 -- KEYS[1]  the hash of the shard; see changes.lua
 -- ARGV     the window's name, the key

@@ -1,7 +1,7 @@
--- Gives a shard a new epoch, unless somebody else was faster; answers the epoch it is in then.
+-- Opens a new epoch for a shard, unless somebody else was faster. Returns the shard's epoch.
 --
 -- KEYS[1]  the hash of the shard; see changes.lua
--- ARGV     the epoch that is to be replaced or '', the new one, the tag of its first position
+-- ARGV     the epoch to replace or '', the new one, the tag of its first position
 --
 -- Follows changes.lua.
 local shard = KEYS[1]

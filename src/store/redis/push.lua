@@ -1,4 +1,4 @@
--- Applies a batch of a node, once, and answers what others changed since the node's position.
+-- Applies a node's batch once, and returns the other nodes' changes since the node's position.
 --
 -- KEYS[1]  the hash of a shard; see changes.lua
 -- KEYS[2]  the stream
@@ -10,19 +10,19 @@
 --          nothing is asked of that, 1 if the batch is news, what was charged ahead for the node; then for each window its
 --          name, milliseconds until it ends, the number of its diffs, and for each diff the key and thousandths.
 --
--- What was charged ahead is '' if that is not told, and diffs are added as they are; 'none'; 'lost'; or a witness: that
--- the shard may give back what it has charged up to that change. Diffs below zero are given back then: they take no count
--- below zero, and what was lost is not given back.
+-- The charges for reserves are '' if the node does not say, and diffs are simply added; 'none';
+-- 'lost'; or a witness: the shard may refund its charges up to that change. Negative diffs are then
+-- refunds: they make no count negative, and lost charges are not refunded.
 --
 -- Follows changes.lua.
 
--- How much of the stream is looked at for one answer, in bytes.
+-- Bytes of the stream that are read for one answer.
 local SCANNED = 65536
--- How many entries are read at once, and how many counts.
+-- Entries and counts that are read at a time.
 local ENTRIES, COUNTS = 16, 1000
--- How many nodes are looked at, roughly, when a new one comes: are they gone?
+-- Approximate number of nodes that are checked for expiry when a new one comes.
 local NODES = 20
--- How many batches are kept for those that listen, roughly.
+-- Approximate number of batches that are kept for listening nodes.
 local NEWS = 100
 
 local shard = KEYS[1]
@@ -43,8 +43,8 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- The id of a node's last batch, and until when it is known. It may be gone but still there, or be what somebody
--- else wrote.
+-- Returns the id of a node's last batch, and the time until which it is known. The node may have
+-- expired, or somebody else may have written the field.
 local function known(field)
   local id, till = string.match(field or '', '^(%d+) (%d+)$')
   if not id or #id > 19 or #till > 15 then
@@ -64,7 +64,7 @@ local stream = base .. 's'
 
 local lost = granted == 'lost' or not has_change(stream, granted)
 
--- What is added to a count for a diff below zero, if that gives back.
+-- Returns the number to add for a negative diff that is a refund.
 local function given_back(counts, key, diff)
   if lost then
     return '0'
@@ -74,14 +74,14 @@ local function given_back(counts, key, diff)
   return string.format('%.0f', math.max(diff + 0, -math.max(count, 0)) + 0)
 end
 
--- Tells those that listen of the totals after the batch, which the stream has at this position. If that
--- fails, they hear nothing, and fetch them.
+-- Notifies listening nodes of the totals after the batch, with its position in the stream. If that
+-- fails, they fetch the totals.
 local function tell(last, totals)
   local function add()
     return redis.pcall('XADD', news, 'MAXLEN', '~', NEWS, last, 'node', node, 'totals', totals)
   end
   if type(add()) == 'table' then
-    -- Somebody has written something else there, or has added what no entry can follow.
+    -- Somebody has written another type there, or an entry that none can follow.
     redis.pcall('DEL', news)
     add()
   end
@@ -106,7 +106,7 @@ local function apply()
       end
       local total = redis.pcall('HINCRBY', counts, keys[i], diff)
       if type(total) == 'table' then
-        -- Somebody wrote what is no count, or one that is too large. Whatever else it is, it fails again.
+        -- Somebody wrote an invalid count, or one that is too large. Any other error recurs.
         redis.call('HSET', counts, keys[i], counted(redis.call('HGET', counts, keys[i]) or ''))
         total = redis.call('HINCRBY', counts, keys[i], diff)
       end
@@ -141,17 +141,17 @@ local function apply()
   end
 end
 
--- Forgets some of the nodes that are gone. If each node that comes does so, they do not become many.
+-- Removes some expired nodes. Since each new node does so, they do not accumulate.
 local function forget_nodes()
   local seen = redis.call('HGET', shard, 'seen') or '0'
   local page = redis.pcall('HSCAN', shard, string.match(seen, '^%d+$') or '0', 'COUNT', NODES)
   if page.err then
-    -- It is no cursor, but somebody else's.
+    -- The cursor is invalid, so somebody else wrote it.
     redis.call('HDEL', shard, 'seen')
     return
   end
   for i = 1, #page[2], 2 do
-    -- Those that nodes of an older version wrote stay: it is not known for how long they matter.
+    -- Batches of an older version stay, since it is unknown how long they matter.
     local field, value = page[2][i], page[2][i + 1]
     if string.match(field, '^b:') and string.match(value, ' ') and known(value) == '0' then
       redis.call('HDEL', shard, field)
@@ -161,19 +161,19 @@ local function forget_nodes()
 end
 
 if batch ~= '' and applied == previous then
-  -- Before anything is done: what is to be changed has the type that it should have.
+  -- Before any change: checks the types of the keys to change.
   checked('XLEN', stream)
   for i = 3, #KEYS - (news and 1 or 0) do
     checked('HGET', KEYS[i], '')
   end
-  -- The first write, as one that needs memory: if the server refuses writes, it refuses this one,
-  -- and nothing was done yet. Later ones are not refused.
+  -- The first write needs memory: if the server refuses writes, it refuses this one, and nothing
+  -- was done yet. Later ones are not refused.
   till = math.max(till, now + known_for)
   redis.call('HSET', shard, 'b:' .. node, batch .. ' ' .. string.format('%.0f', till))
   local done, failure = pcall(apply)
   if not done then
-    -- Such as by a user who may not do all of it. Half a batch cannot be taken back, so the epoch
-    -- is given up: the nodes restore what they know.
+    -- For example, the user lacks a right. Half a batch cannot be undone, so the epoch is given up,
+    -- and the nodes restore their counts.
     redis.call('DEL', shard)
     error(failure, 0)
   end
@@ -181,7 +181,7 @@ if batch ~= '' and applied == previous then
     forget_nodes()
   end
 else
-  -- Does nothing, but a replica refuses it: what is read from one may be old.
+  -- Has no effect, but a replica refuses it, since its data may be old.
   redis.call('HDEL', shard, '')
   if applied ~= (batch ~= '' and batch or previous) then
     return {'misfit', applied}
@@ -192,7 +192,8 @@ if last == before and redis.call('PTTL', shard) < LIFE / 2 then
   extend(shard, LIFE)
 end
 
--- How many nodes live, this one included while it does, by a hash of until when.
+-- Returns the number of living nodes, including this one if it lives, from the hash with their
+-- times.
 local function living()
   local nodes, cursor, alive, count = KEYS[3], '0', {}, 0
   if lives_for > 0 then
@@ -206,7 +207,7 @@ local function living()
     for i = 1, #page[2], 2 do
       local other, till = page[2][i], string.match(page[2][i + 1], '^%d+$')
       till = till and tonumber(till) or 0
-      -- One that is said to live for longer than any says of itself is somebody else's.
+      -- A longer life than any node's was written by somebody else.
       if till <= now or till > now + LONGEST_LIFE then
         redis.call('HDEL', nodes, other)
       elseif not alive[other] then
@@ -220,7 +221,7 @@ end
 
 local nodes = lives_for and living()
 
--- The counters that others changed: for each window its keys, each once, in groups of one call.
+-- The counters that others changed: for each window its keys, each once, in groups for one call.
 local groups, open, seen, noted = {}, {}, {}, 0
 
 local function note(window, keys)
@@ -242,7 +243,7 @@ local function note(window, keys)
   end
 end
 
--- Notes the changes that an entry of the stream tells of; fails if no node wrote it.
+-- Adds the changes of a stream entry; fails if no node wrote it.
 local function note_entry(fields)
   local changes = cmsgpack.unpack(fields[6])
   for j = 1, #changes, 2 do
@@ -251,8 +252,8 @@ local function note_entry(fields)
   end
 end
 
--- Returns up to where changes were noted, and whether there are more; nothing if the stream does
--- not have the position any more, or never had it, or if somebody else wrote an entry after it.
+-- Returns the position up to which changes were added, and whether there are more; nothing if the
+-- stream does not have the position, or somebody else wrote an entry after it.
 local function collect()
   local at = position
   while at ~= last do
@@ -284,7 +285,7 @@ end
 
 local at, has_more
 if position == before then
-  -- Nothing was changed but by this batch.
+  -- Only this batch changed anything.
   at, has_more = last, false
 elseif position ~= '' then
   at, has_more = collect()

@@ -1,5 +1,5 @@
--- Decides on questions, one after the other, and charges what is admitted: what it is given and answers. Follows
--- changes.lua; then come a file for each kind of counters, decisions.lua and writes.lua.
+-- Decides about questions, one after another, and charges the admitted ones: arguments and answer.
+-- Follows changes.lua; then come a file for each kind of counters, decisions.lua and writes.lua.
 --
 -- KEYS     the hashes of shards, in a cluster of one; all other keys are derived from them. The node
 --          that has them need not have all: if it is giving them away, what is gone is an error when
@@ -17,20 +17,21 @@
 --          counter is a bucket, for each counter how many thousandths leak from it, and in how many
 --          milliseconds. These numbers are doubles.
 --
--- A place is for counters of one shard and kind with windows of one size, or one rate. A form is what questions may have
--- in common: all but keys. Whatever has a number is numbered from 1. Hits are thousandths.
+-- A place has the counters of one shard and kind with windows of one size, or one rate. A form is
+-- the common part of questions: everything except the keys. Numbers start with 1. Hits are in
+-- thousandths.
 --
 -- Answers TIME; for each place lists of what was kept of its keys, which the file of its kind says; which
 -- limits refused, numbered through all questions; for each shard whose history is asked about the position of the last
 -- change, and 1 if the history is whole; and for each counter of each question that is a log, and
 -- whose limits have no room when it was decided, the time of the hit with which there will be, unless that is now.
 --
--- Lua takes long here: 40 to 200 instructions for a step, and 400 more to call a function or to make one. So
--- lists are read and answered as one text, each; a table has room from the beginning for what it will hold;
--- what most questions are is decided in a loop of its own; and of a kind that is rare, functions are made when
--- it comes.
+-- Lua is slow here: 40 to 200 instructions for a step, and 400 more to call or create a function.
+-- So each list is passed and returned as one text; a table is created with room for its content;
+-- most questions are decided in a loop of their own; and functions of rare kinds are created when
+-- needed.
 --
--- Such a kind is a table of functions:
+-- A rare kind is a table of functions:
 --   read(place, base, first, last)                what is kept of its keys, which are these arguments
 --   rate(place, key, leaked, millis)              the hits that a limit compares with, if not `current`; and how
 --                                                 many thousandths leak from a bucket, in how many milliseconds
@@ -44,33 +45,34 @@
 
 local call, format, ARGV = redis.call, string.format, ARGV
 local node, proposed, tag, questions, at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 5
--- The number of the algorithm by which the window before weighs; by the other one, it does not.
+-- The number of the algorithm in which the previous window has weight; in the other one it has
+-- none.
 local SLIDING = 1
--- How many bytes are added to the stream until things are done that need not be done each time.
+-- Bytes added to the stream after which rare tasks are done.
 local SELDOM = 65536
--- Whole numbers below this are formatted the quick way, wherever the server runs.
+-- Integers below this are formatted the fast way, on any machine.
 local SMALL = 2147483648
 
--- So many numbers of a text, as a list.
+-- Returns this number of numbers from a text, as a list.
 local function list(kind, count, text, first)
   local numbers = {struct.unpack('>' .. string.rep(kind, count), text, first)}
-  -- Where the rest of the text begins.
+  -- Start of the rest of the text.
   numbers[count + 1] = nil
   return numbers
 end
 
--- The next argument, which is a list of doubles.
+-- Returns the next argument, a list of doubles.
 local function doubles()
   at = at + 1
   return list('d', #ARGV[at - 1] / 8, ARGV[at - 1], 1)
 end
 
--- A list that has room for so many.
+-- Returns a list with room for this number of values.
 local function room(count)
   return {unpack(ARGV, #ARGV + 1, #ARGV + count)}
 end
 
--- The name of a window.
+-- Returns the name of a window.
 local function window_name(size, window)
   return format(window < SMALL and size < SMALL and '%d:%d' or '%.0f:%.0f', size, window)
 end

@@ -1,24 +1,24 @@
 -- Buckets. Follows windows.lua.
 --
--- One is a string: its hits, and when they changed last. It is named by the rate and the key, and expires a minute
--- after it is empty.
+-- A bucket is a string: its hits, and the time of their last change. Its key contains the rate and
+-- the key, and expires a minute after the bucket is empty.
 --
--- Answers the hits of keys, as they were, and when they changed last.
+-- Answers the previous hits of keys, and the time of their last change.
 
 local function buckets()
   local kind = {}
-  -- The most hits of a bucket; below what products are exact; and the longest that a bucket is kept, which
-  -- may never be empty: milliseconds, a hundred years.
+  -- Most hits of a bucket; the bound below which products are exact; and the longest life of a
+  -- bucket, which may never be empty: a hundred years in milliseconds.
   local FULL, EXACT, LONGEST = 140737488355327, 9007199254740992, 3162240000000
 
-  -- What leaks in `age` milliseconds, if `leaked` do in `millis`, rounded down; if that is more than `most`,
-  -- anything that is.
+  -- Returns the leak in `age` milliseconds, rounded down, if `leaked` leak in `millis`; if it is
+  -- more than `most`, any number above that.
   local function leak(leaked, millis, age, most)
     local product = leaked * age
     if product < EXACT then
       return (product - math.fmod(product, millis)) / millis
     end
-    -- By the bits of `age`, with what the whole part of the quotient leaves.
+    -- Adds the remainder of the quotient's integer part, bit by bit of `age`.
     local rest_of_one = math.fmod(leaked, millis)
     local of_one = (leaked - rest_of_one) / millis
     local whole, rest, bit = 0, 0, 1
@@ -41,7 +41,7 @@ local function buckets()
     for i = first, last do
       names[i - first + 1] = prefix .. ARGV[i]
     end
-    -- What is of another type is nothing, and is replaced.
+    -- A key of another type counts as empty, and is replaced.
     local texts = call('MGET', unpack(names))
     local hits, times = room(#texts), room(#texts)
     for i = 1, #texts do
@@ -65,7 +65,8 @@ local function buckets()
 
   function kind.charge(place, key, cost, is_charged, leaked, millis, most)
     local hits, time = place.current[key] + 0, place.times[key] + 0
-    -- What is refused changes nothing, unless the clock was set back: then it begins to leak anew.
+    -- A refused question changes nothing, unless the clock was set back: then the bucket leaks from
+    -- now on.
     local is_set_back = cost > 0 and time > now + CLOCK_SKEW
     if not is_set_back and (cost == 0 or not is_charged) then
       return

@@ -1,6 +1,6 @@
--- Reads what is kept of all that is asked about, and decides. Follows the files of the kinds.
+-- Reads the state of all counters, and decides. Follows the files of the kinds.
 
--- Kinds that are rare, by their numbers: what makes their functions, and then these.
+-- Rare kinds, by their numbers: the creator of their functions, and later the functions.
 local kinds = {[1] = elastic, [2] = logs, [4] = buckets}
 
 local shards, places, histories = {}, {}, {}
@@ -19,7 +19,7 @@ for i, key in ipairs(KEYS) do
     local kind, size, keys = of[j], of[j + 1], of[j + 2]
     local window, elapsed, last = math.floor(now / size), now % size, at + keys - 1
     local name, before = window_name(size, window), window_name(size, window - 1)
-    -- By the numbers of keys. What questions so far were charged is in `current`, too.
+    -- By the numbers of keys. `current` includes the charges of earlier questions.
     local place = {
       size = size, left = size - elapsed, name = name, before = before, offset = at - 1, charged = room(keys),
     }
@@ -42,10 +42,10 @@ for i, key in ipairs(KEYS) do
   end
 end
 
--- What a window has of a key, below zero too.
+-- The count of a key in a window, which may be negative.
 local function count_of(place, key)
   local count = place.current[key]
-  -- A text before anything was charged.
+  -- A text until something is charged.
   return count + (type(count) == 'string' and place.below[key] or 0)
 end
 
@@ -57,14 +57,14 @@ while next < #questions do
   local number, count = struct.unpack('>HH', questions, next)
   local form = forms[number]
   local counts_rejected, counters = form[1] == 1, form[2]
-  -- After the counters come the limits.
+  -- The limits follow the counters.
   local limits = 3 + 2 * counters
   local keys = list('H', count * counters, questions, next + 4)
   next = next + 4 + 2 * count * counters
-  -- A limit refuses if `previous * weight` is more than `(hits - to_admit - current) * size`, which are
-  -- whole numbers; or is that, if it is to admit nothing, which asks for a rate below the limit.
+  -- A limit refuses if `previous * weight` is more than `(hits - to_admit - current) * size`, in
+  -- integers; or equal, if the cost is zero, which requires a rate below the limit.
   if counters == 1 and form[limits] == 1 and form[limits + 3] >= 0 and not places[form[3]].kind then
-    -- As most have.
+    -- The most frequent case.
     local place, cost, algorithm, hits, to_admit = places[form[3]], form[4], form[7], form[8], form[9]
     local current, previous, charged = place.current, place.previous, place.charged
     local weight, size, strictly = 0, 1, to_admit == 0 and 1 or 0
@@ -74,9 +74,10 @@ while next < #questions do
     hits = hits - to_admit
     for i = 1, count do
       local key = keys[i]
-      -- A text before anything was charged.
+      -- A text until something is charged.
       local counted = current[key] + 0
-      -- What is not weighed may be infinite, by a text of somebody else's.
+      -- A text that somebody else wrote may be infinite, so it is not multiplied by a weight of
+      -- zero.
       local weighed = weight > 0 and previous[key] * weight or 0
       local refuses = weighed > (hits - counted) * size - strictly
       if refuses then
@@ -88,7 +89,7 @@ while next < #questions do
     end
     asked = asked + count
   else
-    -- What leaks from buckets is after the limits.
+    -- The leaks of buckets follow the limits.
     local leaks = limits + 4 * form[limits] - 1
     local logged, fills, repairs = {}, {}, false
     for limit = limits + 1, counts_rejected and limits + 4 * form[limits] or 0, 4 do
@@ -108,7 +109,7 @@ while next < #questions do
         local place, key = places[form[1 + 2 * counter]], keys[i * counters + counter]
         local kind, free, weighed = place.kind, hits - to_admit, 0
         if hits < 0 then
-          -- Of a repair: the count as it is, at most.
+          -- A repair charges only up to the present count.
           repairs, free, to_admit = true, hits - count_of(place, key), 1
         elseif kind and kind.rate then
           local leak = leaks + 2 * counter
@@ -134,7 +135,7 @@ while next < #questions do
         elseif is_charged then
           local current, charged = place.current, place.charged
           local count = repairs and count_of(place, key) or current[key] + 0
-          -- What is given back takes no count below zero.
+          -- A refund makes no count negative.
           local charge = repairs and cost or math.max(cost, -count)
           current[key], charged[key] = count + charge, (charged[key] or 0) + charge
         end

@@ -1,9 +1,9 @@
 -- Elastic windows. Follows windows.lua.
 --
--- One is a level, which is in a hash of the window in which it changed last: so it is in that of the present
--- window, or in the one before, or has ended.
+-- An elastic window is a level in a hash of the window in which it changed last. So it is in the
+-- hash of the current or the previous window, or has ended.
 --
--- Answers the hits of keys, as they were, when these changed last, and when they began.
+-- Answers the previous hits of keys, the time of their last change, and their beginning.
 
 local function elastic()
   local kind = {write = set_counts}
@@ -15,7 +15,7 @@ local function elastic()
     before = checked('HMGET', base .. before, unpack(ARGV, first, last))
     local hits, times, firsts = room(#texts), room(#texts), room(#texts)
     for i = 1, #texts do
-      -- What is no level is none.
+      -- An invalid level counts as none.
       local level = {string.match(texts[i] or before[i] or '', '^(%d+) (%d+) (%d+)$')}
       if #level < 3 or #level[1] > 16 or #level[2] > 15 or #level[3] > 15 then
         level = {'0', '0', '0'}

@@ -1,28 +1,29 @@
 -- Logs of moving windows. Follows windows.lua.
 --
--- One is a string of entries, oldest first, each of ten bytes: a time in milliseconds, and the sum of all hits
--- up to it, modulo 2^32. So the hits in a window are the difference of two sums, that of the last entry and
--- that of the last one that has left. The first entry has left in any case; in place of a time, it has the index of
--- the last one that had when that was noted. A log expires a minute after all have left.
+-- A log is a string of entries, oldest first, of ten bytes each: a time in milliseconds, and the
+-- sum of all hits up to it, modulo 2^32. So the hits in a window are the difference of two sums,
+-- the last entry's and that of the last one that has left. The first entry has always left; its
+-- time is the index of the last entry that had left when that was recorded. A log expires a minute
+-- after all entries have left.
 --
--- Entries that hits were refunded of are made to repeat the one before them; the next hits take their places.
--- The string is rewritten when much of it has left.
+-- Refunded entries become repetitions of the entry before them, and the next hits replace them. The
+-- string is rewritten when much of it has left.
 --
--- Answers the hits of keys in the window, as they were, and the time of the oldest.
+-- Answers the previous hits of keys in the window, and the time of the oldest.
 
 local function logs()
   local kind = {}
   local unpack_entry, FORMAT, BYTES, SUMS = struct.unpack, '>I6I4', 10, 4294967296
-  -- How many of the last entries are read at once, and how many of others: each byte of a text takes Lua a
-  -- nanosecond.
+  -- Number of last entries that are read at a time, and number of others: Lua takes a nanosecond
+  -- for each byte of a text.
   local TAIL, CHUNK = 128, 32
-  -- The most thousandths in a window, which is more than any limit; the largest limit; how many entries there are at
-  -- most, beside some; and how many there may be whatever the limit.
+  -- Most thousandths in a window, more than any limit; the largest limit; most entries, with some
+  -- spare ones; and most entries with any limit.
   local MOST_HITS, LARGEST, MOST_ENTRIES, BESIDE, FEW = 134217727, 100000000, 100000, 2, 256
-  -- So many entries may be of no use until the string is rewritten, or as many as are; and of several strings, no
-  -- more than so many bytes at once.
+  -- Number of useless entries after which the string is rewritten, or as many as there are useful
+  -- ones; and most bytes that are rewritten at a time.
   local SPARE, REWRITTEN = 64, 262144
-  -- In each stretch of so many milliseconds, the life of a log is extended once.
+  -- The life of a log is extended at most once in this number of milliseconds.
   local STRETCH = MARGIN / 2
   local rewritten = 0
 
@@ -30,7 +31,7 @@ local function logs()
     return struct.pack(FORMAT, time, sum % SUMS)
   end
 
-  -- The time and the sum of an entry; the first has the index 0.
+  -- Returns the time and the sum of an entry. The first has index 0.
   local function entry(log, index)
     if index >= log.first then
       return unpack_entry(FORMAT, log.tail, (index - log.first) * BYTES + 1)
@@ -42,7 +43,8 @@ local function logs()
     return unpack_entry(FORMAT, log.text, (index - chunk) * BYTES + 1)
   end
 
-  -- The log with this name, unless all of it has left: so have times in the future, since the clock was set back.
+  -- Returns the log with this name, unless all of it has left. Times in the future have left, too,
+  -- since the clock was set back.
   local function find(name, size)
     local tail = checked('GETRANGE', name, -TAIL * BYTES, -1)
     local length = #tail
@@ -54,7 +56,7 @@ local function logs()
     end
     local time, sum = unpack_entry(FORMAT, tail, #tail - BYTES + 1)
     local since = now - size
-    -- If nobody else wrote it, there are two at least.
+    -- Unless somebody else wrote it, there are at least two.
     if time < since or time > now + CLOCK_SKEW or length == BYTES then
       return nil
     end
@@ -63,12 +65,12 @@ local function logs()
       name = name, tail = tail, first = first, count = count, time = time, sum = sum, gone = 0, base = 0, hits = 0,
       noted = 0,
     }
-    -- What is before `low` has left, and what is at `high` has not.
+    -- The entries before `low` have left, and the one at `high` has not.
     local low, high = math.max(first, 1), count - 1
     if first > 0 and unpack_entry(FORMAT, tail, 1) >= since then
       low, high = 1, first
       log.noted = entry(log, 0)
-      -- From there on, in larger and larger steps.
+      -- From there on, in growing steps.
       local at, step = math.max(log.noted, low), CHUNK
       while at < high and entry(log, at) < since do
         low, at, step = at + 1, at + step, step * 4
@@ -89,9 +91,9 @@ local function logs()
     return log
   end
 
-  -- The first entry with which so many hits are counted, of which there are so many in the window.
+  -- Returns the first entry that includes this number of hits, of all those in the window.
   local function entry_of(log, hits)
-    -- Mostly it is the first one.
+    -- The first one in most cases.
     local low, high, middle = log.gone, log.count - 1, log.gone
     while low < high do
       local _, sum = entry(log, middle)
@@ -112,11 +114,11 @@ local function logs()
       local log = find(prefix .. ARGV[first + i - 1], place.size)
       found[i], hits[i], kept[i], oldest[i] = log or false, 0, 0, 0
       if log then
-        -- No later than any that was counted.
+        -- Not later than any counted hit.
         hits[i], kept[i], oldest[i] = log.hits, log.hits, math.min(entry(log, log.gone), now + CLOCK_SKEW)
       end
     end
-    -- Numbers of up to 14 digits are written as such.
+    -- Numbers of up to 14 digits are printed as integers.
     answer[#answer + 1], answer[#answer + 2] = table.concat(hits, ' '), table.concat(oldest, ' ')
     place.prefix, place.current, place.kept, place.logs = prefix, hits, kept, found
     place.largest, place.is_charged = room(count), room(count)
@@ -130,7 +132,7 @@ local function logs()
     end
   end
 
-  -- What the limits of a form say about a counter: the largest one; and how many hits there may be so that all
+  -- Returns a form's limits of a counter: the largest one; and the most hits with which all limits
   -- that can have room have it, if there are any.
   function kind.limits(form, first, counter)
     local of = {counter = counter}
@@ -148,7 +150,7 @@ local function logs()
     return of
   end
 
-  -- The time of the hit that is in the way, if there is no room; nothing if that is now.
+  -- Returns the time of the hit that is the obstacle, if there is no room; nothing if that is now.
   function kind.obstacle(place, key, of)
     place.largest[key] = math.max(place.largest[key] or 0, of.largest)
     local excess = of.most and place.current[key] - of.most or 0
@@ -166,7 +168,7 @@ local function logs()
     return next(place.is_charged) ~= nil
   end
 
-  -- Begins a log anew, or has none.
+  -- Starts a log again, or without a string.
   local function begin(name, hits, life)
     if hits > 0 then
       call('SET', name, pack(0, 0) .. pack(now, hits), 'PX', life)
@@ -175,14 +177,14 @@ local function logs()
     end
   end
 
-  -- The most entries where so many hits count: see `most_entries` of moving.rs.
+  -- Returns the most entries with this number of hits: see `most_entries` of moving.rs.
   local function most_entries(largest, hits)
     local most = hits <= largest and math.min(largest, MOST_ENTRIES) or largest / 1000
     return math.max(most + BESIDE, FEW)
   end
 
   local function change(log, kept, added, largest, life)
-    -- The last entry that stays, and from which one on what is written.
+    -- The last entry that stays, and the index from which the string is written.
     local last, time, sum, from, data = log.count - 1, log.time, log.sum, log.count, ''
     if kept < log.hits then
       last, sum = entry_of(log, kept), log.base + kept
@@ -190,7 +192,7 @@ local function logs()
       from, data = last, pack(time, sum)
     elseif added > 0 then
       if last > log.gone and select(2, entry(log, last - 1)) == sum then
-        -- Those after it repeat it.
+        -- The entries after it repeat it.
         last = entry_of(log, log.hits)
       end
       from = last + 1
@@ -201,7 +203,7 @@ local function logs()
       local at = math.max(now, time)
       local new, most = pack(at, sum + added), most_entries(largest, kept + added)
       if at == time or last + 1 - log.gone >= most then
-        -- In its place: its hits get this time, and leave later.
+        -- Replaces it: its hits get this time, and leave later.
         from, data = last, new
       else
         data = data .. new
@@ -212,7 +214,7 @@ local function logs()
     local bytes = (from - log.gone) * BYTES
     if not is_of_use and (rewritten == 0 or rewritten + bytes <= REWRITTEN) then
       rewritten = rewritten + bytes
-      -- The last one that has left becomes the first.
+      -- The last entry that has left becomes the first.
       local stays = call('GETRANGE', log.name, (log.gone - 1) * BYTES, from * BYTES - 1)
       call('SET', log.name, stays, 'PX', life)
       call('SETRANGE', log.name, 0, pack(0, log.base))

@@ -1,10 +1,10 @@
--- Counts in windows, which are in a hash for each window: nearly all counters, so there are no functions for
--- them. Follows arguments.lua.
+-- Counts in windows, with a hash for each window. These are nearly all counters, so they have no
+-- functions. Follows arguments.lua.
 --
--- Answers the counts of keys in the present window, as they were, and in the one before.
+-- Answers the previous counts of keys in the current window, and in the window before.
 
--- The counts of keys, as texts, and all of them in one text. A count below zero is no room: it is zero in the list, and
--- the third result has it, by its number.
+-- Returns the counts of keys, as texts, and all of them in one text. A negative count is zero in
+-- the list, since it is no additional room, and is in the third result under its number.
 local function read_counts(counts, first, last)
   local below = {}
   local texts = checked('HMGET', counts, unpack(ARGV, first, last))
@@ -14,7 +14,7 @@ local function read_counts(counts, first, last)
     end
   end
   local all = table.concat(texts, ' ')
-  -- All digits, and none without any: or else some may be no counts.
+  -- Only digits, and at least one; otherwise some may be invalid.
   if not string.find(table.concat(texts), '^%d*$') or string.find(' ' .. all .. ' ', '  ', 1, true) then
     for i = 1, #texts do
       texts[i] = counted(texts[i])
@@ -29,7 +29,7 @@ local function read_counts(counts, first, last)
   return texts, all, below
 end
 
--- Writes what a place has for the hash of the present window. Returns for how long that is kept.
+-- Writes a place's counts to the hash of the current window. Returns the time for which it is kept.
 local function set_counts(place, base, seldom)
   local sets, counts, left = place.sets, base .. place.name, place.left + place.size + MARGIN
   local known = #sets / 2 - call('HSET', counts, unpack(sets))

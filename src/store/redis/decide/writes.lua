@@ -1,6 +1,6 @@
--- Writes what was charged, and answers. Follows decisions.lua.
+-- Writes the charges, and answers. Follows decisions.lua.
 
--- Has a shard live for at least so long, and if not, then for as long as after any change.
+-- Makes a shard live at least this long; if that is shorter, as long as after any change.
 local function keep(shard, life)
   if call('PTTL', shard.key) < life then
     extend(shard.base .. 's', math.max(life, LIFE))
@@ -8,10 +8,10 @@ local function keep(shard, life)
   end
 end
 
--- Does what push.lua does with a batch, whose changes are in the stream up to this position.
+-- Performs push.lua's tasks after a batch, whose changes are in the stream up to this position.
 local function apply(shard, last)
   local life = LIFE / 2
-  -- Whether it is time for what need not be done each time.
+  -- Whether the rare tasks are due.
   local seldom = math.floor(shard.after / SELDOM) ~= math.floor(shard.before / SELDOM)
   if last ~= shard.position then
     call('HSET', shard.key, 'position', last)
@@ -30,7 +30,8 @@ local function apply(shard, last)
 end
 
 for _, shard in ipairs(shards) do
-  -- What is in hashes of windows is told of in the stream, by whose length it is known when these are seen to.
+  -- Changes in hashes of windows are added to the stream, whose length shows when the rare tasks
+  -- are due.
   local changes, count, is_changed, is_told = {}, 0, false, false
   for j = shard.first, shard.last do
     local place = places[j]
@@ -57,7 +58,7 @@ for _, shard in ipairs(shards) do
         end
       end
       if changed > 0 then
-        -- Keys and their new counts, as HSET is given them.
+        -- Keys and their new counts, as arguments of HSET.
         place.sets, place.is_changed = sets, true
         changes[#changes + 1] = place.name
         changes[#changes + 1] = keys
@@ -70,13 +71,13 @@ for _, shard in ipairs(shards) do
     local last = shard.position
     shard.before = sequence(last)
     shard.after = shard.before
-    -- The first write is one that needs memory: if it is refused, nothing was done yet.
+    -- The first write needs memory: if it is refused, nothing was done yet.
     if is_told then
       local packed = cmsgpack.pack(changes)
       shard.after = shard.before + #packed + OVERHEAD
-      -- The tag is the time: another server gives an entry this sequence at another microsecond.
+      -- The tag is the time: another server would use this sequence at another microsecond.
       last = format('%.0f-%s%06d', shard.after, seconds, micros)
-      -- Of the only key that was not read.
+      -- The type of the only key that was not read.
       checked('XADD', shard.base .. 's', last, 'node', node, 'count', count, 'changes', packed)
     else
       call('HSET', shard.key, 'position', last)
@@ -84,8 +85,8 @@ for _, shard in ipairs(shards) do
     written, shard.told = true, last
     local done, failure = pcall(apply, shard, last)
     if not done then
-      -- Half of it cannot be taken back, so the epoch is given up, as in push.lua. With its code, the
-      -- error would say that nothing was done.
+      -- Half of it cannot be undone, so the epoch is given up, as in push.lua. The error has no
+      -- code, which would say that nothing was done.
       call('DEL', shard.key)
       error('midway: ' .. string.gsub(failure.err or failure, '%-', ''), 0)
     end
@@ -98,7 +99,7 @@ for _, history in ipairs(histories) do
   history[1] = shard.told or shard.position
 end
 if not written and KEYS[1] then
-  -- Does nothing, but a replica refuses it: what is read from one may be old.
+  -- Has no effect, but a replica refuses it, since its data may be old.
   call('HDEL', KEYS[1], '')
 end
 return answer
