@@ -255,7 +255,7 @@ impl<'m> ShardSync<'_, 'm> {
     ) -> Result<Outgoing, LeaseLost> {
         let table = self.namespace.table();
         let position = match &in_hand.news {
-            // The exchange after this message is recorded may fetch everything.
+            // If everything must be fetched again, that happens after these news are recorded.
             Some(news) => Some(news.position),
             None => {
                 lease.fetch_anew_if_due()?;

@@ -167,7 +167,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         self.state
     }
 
-    /// Returns whether this node was synced within the last `period`, with some tolerance.
+    /// Returns whether this node was synced less than three quarters of `period` ago.
     pub(super) fn is_fresh(&self, period: Duration, surroundings: &impl Env) -> bool {
         let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
         let since = self.state.since_sync(surroundings.monotonic());

@@ -88,8 +88,8 @@ impl<'n, 'm> Syncer<'n, 'm> {
         self.state.is_superseded()
     }
 
-    /// Returns whether this node was synced within the last `period`, with some tolerance, so that
-    /// no cycle is needed.
+    /// Returns whether this node was synced less than three quarters of `period` ago, so that no cycle
+    /// is needed.
     pub fn is_fresh(&self, period: Duration, surroundings: &impl Env) -> bool {
         let mut shards = self.shards.iter();
         // An early push may have failed in the middle of a period.

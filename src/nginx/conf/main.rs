@@ -331,7 +331,8 @@ impl MainConf {
         let _ = self.policies.set(counted);
     }
 
-    /// Returns the numbers of the namespaces that use a store.
+    /// Returns the numbers of a store's users: the syncs of namespaces, unless they wait for a caller
+    /// of the library, and the broker.
     fn users_of(&self, store: usize) -> Vec<usize> {
         let configuration = self.configuration();
         let namespaces = configuration.namespaces.iter().enumerate();

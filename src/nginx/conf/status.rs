@@ -136,7 +136,7 @@ impl MainConf {
         namespaces.map(|namespace| &*namespace.name)
     }
 
-    /// Returns the names of the stores whose last answer was an error.
+    /// Returns the names of the stores that are known to be down.
     pub(crate) fn stores_that_are_down(&self) -> Vec<&str> {
         let stores = self.configuration().stores.iter().enumerate();
         let down =

@@ -4,7 +4,7 @@ use crate::engine::LastPush;
 
 /// A command.
 pub(super) enum Command {
-    /// Sync, unless this node has synced in this period.
+    /// Sync, unless this node was synced in this period.
     Sync,
     /// Sync even if this node has synced in this period, so that all hits counted so far are
     /// pushed.

@@ -154,7 +154,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Returns whether the synced bit of a counter is right, and a synced counter has its name.
+    /// Returns whether the counter is marked as synced and has its name, as most synced ones are.
     #[inline(always)]
     fn is_ready(&self, occupant: Occupant<'m>) -> bool {
         occupant.meta.is_synced() && occupant.slot.extension.load(Relaxed) != 0
@@ -171,7 +171,8 @@ impl<'m> CounterTable<'m> {
         Hits::ZERO.minus(remote.unwrap_or_default()).min(Hits::ZERO)
     }
 
-    /// Sets a counter's synced bit as `counter` requires, before the counter changes.
+    /// Prepares a counter for a change: sets its synced bit as `counter` requires, and gives a synced
+    /// one its name and its dirty bit.
     #[cold]
     pub(super) fn prepare_sync(
         &self,

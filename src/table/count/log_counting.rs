@@ -18,7 +18,7 @@ use crate::table::zone::counter_table::CounterTable;
 /// may have ended.
 const PATIENCE: u32 = if cfg!(loom) { 50 } else { 100_000 };
 
-/// Entries in addition to those of the limit: the base, and one spare.
+/// Entries in addition to those of the limit, such as the base.
 const EXTRA_ENTRIES: usize = 2;
 
 /// A log as seen for one window.

@@ -50,8 +50,9 @@ impl<'m> CounterTable<'m> {
         (!admits).then(|| Counted::refused(columns.reading()))
     }
 
-    /// Returns whether `cost` more hits exceed this node's share of a limit. Of the hits that it
-    /// has counted, `included` are not added. `false` if shares do not apply.
+    /// Returns whether this node's share of a limit refuses the cost in `asked`, in addition to the
+    /// hits that it has counted, but without those in `asked` that are included already. `false` if
+    /// shares do not apply.
     pub(crate) fn refuses_alone(
         &self,
         counter: &Counter,
