@@ -8,7 +8,7 @@
 //! counter:  35 bits of window size in milliseconds, 10 bits of namespace
 //! busy:     32 bits of the time (ticks) at which the slot was claimed
 //! name:     16 bits of the owner's generation, 16 bits of the name's length in bytes; of a first part,
-//!           13 bits of the handovers of what it holds
+//!           13 bits of the handovers of its words
 //! block:    16 bits of the owner's generation, 29 bits of the block's number
 //! ```
 //!

@@ -117,7 +117,7 @@ impl ZoneLine {
         add(counter, 1);
     }
 
-    /// Counts a callback that blocked the worker's event loop for so many nanoseconds.
+    /// Counts a callback that blocked the worker's event loop for `nanos` nanoseconds.
     pub(super) fn held(&self, nanos: u64) {
         add(&self.hold_sum, nanos);
         count_by(&ZoneStats::HOLD_BOUNDS, &self.holds, nanos);

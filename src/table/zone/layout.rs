@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! header     magic, layout version, length, secret, identity
-//! directory  namespaces: their names, and which configuration had them
+//! directory  namespaces: their names, and their last configurations
 //! lines      event counters, by namespace and worker, by namespace, by worker, and by synced namespace
-//! named      words that are found by a name
-//! rates      those that requests and callers have told
-//! sync       what a sync with a store needs to know, by namespace and shard
-//! batches    those on their way to a store: which sync has each buffer, and the buffers
-//! near       counters that are near their limits
-//! sketches   the keys that were rejected most, by namespace, as far as they reach
+//! named      words with names
+//! rates      rates that requests and callers have used
+//! sync       the state of each sync with a store, by namespace and shard
+//! batches    buffers for batches to stores, and the sync that owns each buffer
+//! near       cells of counters near their limits
+//! sketches   the most rejected keys, by namespace, while sketches last
 //! tags       one word per bucket: a tag of 7 bits for each slot, a version of 8
-//! dirty      a bit per slot: whether a synced counter changed since it was looked at
+//! dirty      a bit per slot: whether a synced counter has changed since its last flush
 //! buckets    slots of 64 bytes, WAYS to a bucket
 //! ```
 //!
@@ -100,7 +100,7 @@ struct Header {
 /// "ratelimt" in ASCII.
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
-/// The version of everything in this file and of what the words in the slots mean.
+/// Version of everything in this file, and of the meaning of the words in slots.
 pub(super) const VERSION: u64 = 17;
 
 /// The regions of a table in memory.

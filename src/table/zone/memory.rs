@@ -1,11 +1,11 @@
 //! A table with its memory, outside of nginx: on the heap, or in a file that processes share.
 //!
-//! A file begins with a page that says what it is:
+//! A file begins with a page that identifies it:
 //!
 //! ```text
 //! magic, version, length    written first: an empty file becomes one of these
-//! boot                      since which start of the machine the table has been there
-//! ready                     whether the table is whole
+//! boot                      the start of the machine since which the table exists
+//! ready                     whether the table is complete
 //! ```
 //!
 //! The table follows. It is valid until the machine restarts, and is then created again: after a

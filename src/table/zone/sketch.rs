@@ -10,7 +10,7 @@
 //! ```text
 //!  63                        24 23          8 7         0
 //! +----------------------------+-------------+-----------+
-//! | count                      | minute      | version   |   a count; an error, and what was missed, likewise
+//! | count                      | minute      | version   |   also of errors and missed rejections
 //! +----------------------------+-------------+-----------+
 //! ```
 //!
