@@ -19,12 +19,14 @@ impl Bounds {
         let (worst, admits_wrongly, rejects_wrongly) = match algorithm {
             "sliding" => (2 * hits - hits.div_ceil(window), true, true),
             "fixed" => (2 * hits, true, false),
-            // It remembers as many times as the limit has hits: further hits leave later than they would.
+            // The algorithm remembers as many times as the limit has hits; further hits leave later
+            // than they should.
             "moving" => (hits, false, counts_rejected),
-            // A stretch meets one of its windows only, since they are a window's length apart, and no two
-            // hits of different ones just that. What is in it counts for longer than it would exactly.
+            // A stretch overlaps only one of its windows, since they are a window's length apart,
+            // and no two hits of different windows have exactly this distance. Its hits count for
+            // longer than in an exact window.
             "elastic" => (hits, false, true),
-            // The limit at once, and as much flows off meanwhile.
+            // The limit at once, and the same number leaks meanwhile.
             "rate" => (2 * hits, true, true),
             _ => return None,
         };

@@ -52,7 +52,7 @@ pub(crate) fn run(traffic: &Traffic, quota: Quota, limiter: &mut impl Limiter) -
     let mut tally = Tally::default();
     let clients = 0..traffic.clients;
     let mut clients: Vec<_> = clients.map(|index| traffic.client(index, quota)).collect();
-    // Of each client, what is counted and what was admitted.
+    // For each client, the counted and the admitted hits.
     let mut trails: Vec<[Trail; 2]> = clients.iter().map(|_| Default::default()).collect();
 
     let nothing = Answer::default();
@@ -65,7 +65,7 @@ pub(crate) fn run(traffic: &Traffic, quota: Quota, limiter: &mut impl Limiter) -
         }
         let now = START + time / 1000;
         let [counted, admitted] = &mut trails[client];
-        // What a moving window would have with this request.
+        // The hits of a moving window with this request.
         let hits = counted.hits(now, quota) + 1;
         let answer = limiter.decide(client, now);
 

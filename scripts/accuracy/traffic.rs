@@ -94,7 +94,7 @@ fn on_off(mut random: Random, gap: u64, on: u64) -> Client {
 }
 
 fn diurnal(mut random: Random, gap: u64, least: u64, most: u64) -> Client {
-    // Of the requests of the highest load, those that a lower one has too.
+    // A subset of the requests of the highest load.
     const NOON: u64 = 1_000_000;
     Box::new(move |mut now, _| {
         loop {

@@ -1,5 +1,5 @@
-# What the benchmarks share: servers that are started and end with the program, their processor
-# time, and medians.
+# Common functions of the benchmarks: servers that end with the program, their processor time, and
+# medians.
 package Bench;
 
 use strict;
@@ -42,7 +42,7 @@ sub write_file {
     close $out or die "$file: $!\n";
 }
 
-# Writes a line for each of some hashes, in JSON.
+# Writes a line of JSON for each of some hashes.
 sub write_results {
     my ($file, @lines) = @_;
     my $json = JSON::PP->new->canonical;
@@ -93,13 +93,13 @@ http {
 END
 }
 
-# What loads the Lua modules of a directory.
+# Returns the directives that load the Lua modules in a directory.
 sub lua_modules {
     my ($dir) = @_;
     return join '', map {"load_module $dir/$_;\n"} qw(ndk_http_module.so ngx_http_lua_module.so);
 }
 
-# Starts a Redis that keeps nothing, in a directory; returns its port and its process.
+# Starts a Redis without persistence in a directory. Returns its port and its process.
 sub start_redis {
     my ($dir)  = @_;
     my %it     = (port => free_port(), log => "$dir/redis.log");
@@ -109,11 +109,11 @@ sub start_redis {
     return ($it{port}, $pid);
 }
 
-# Starts a program; returns its process.
+# Starts a program. Returns its process.
 sub start {
     defined(my $pid = fork) or die "cannot fork: $!\n";
     if ($pid == 0) {
-        # A shell without job control has what it starts with `&` ignore QUIT.
+        # A shell without job control makes processes that it starts with `&` ignore QUIT.
         $SIG{QUIT} = 'DEFAULT';
         open STDOUT, '>', '/dev/null' or die;
         exec @_ or die "$_[0]: $!\n";
@@ -153,12 +153,12 @@ sub wait_for {
     die "nobody listens on port $it->{port}\n", `tail $it->{log}`;
 }
 
-# Has a server count some keys, by their numbers or texts: each once, in this order.
+# Makes a server count keys, by number or text: each once, in this order.
 sub count {
     my ($it, @keys) = @_;
     my $uris = "$it->{dir}/uris";
     write_file($uris, map {"http://127.0.0.1:$it->{port}/?k=key$_\n"} @keys);
-    # Each connection would begin with the first: so there is one.
+    # Uses one connection, since each would begin with the first key.
     my $said = `h2load --h1 -t 1 -c 1 -m 64 -n @{[scalar @keys]} -i $uris 2>&1`;
     $said =~ /status codes: @{[scalar @keys]} 2xx/
         or die "not all were answered by 200:\n$said\n", `tail $it->{log}`;
@@ -177,7 +177,7 @@ sub load {
     return {%$of, rate => $of->{requests} / $of->{micros} * 1e6};
 }
 
-# What a Redis answers, of a string or a number.
+# Returns Redis's answer, a string or a number.
 sub redis {
     my ($port, @words) = @_;
     my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port) or die "no Redis\n";
@@ -201,10 +201,10 @@ sub parent {
     return $parent // 0;
 }
 
-# Seconds on a processor, of all threads of some processes.
+# Returns the processor time of all threads of some processes, in seconds.
 sub cpu { 1e-9 * sum0(map { nanoseconds($_) } map { glob "/proc/$_/task/*/schedstat" } @_) }
 
-# The same of a process's first thread, which is nginx's event loop.
+# Returns the processor time of a process's first thread, which is nginx's event loop.
 sub cpu_of_thread { 1e-9 * nanoseconds("/proc/$_[0]/task/$_[0]/schedstat") }
 
 sub nanoseconds {
@@ -218,8 +218,7 @@ sub median {
     return ($sorted[$#sorted / 2] + $sorted[@sorted / 2]) / 2;
 }
 
-# Between which values the median of what these are samples of is, with 95 %: by their order, whatever
-# their distribution.
+# Returns the 95 % interval of the median of samples, by their order, for any distribution.
 sub interval {
     my @sorted = sort { $a <=> $b } @_;
     my $rank = int(@sorted / 2 - 0.98 * sqrt(@sorted));

@@ -69,7 +69,7 @@ my $limit_req = "limit_req_zone \$arg_k zone=requests:$zone rate=1r/s;";
 my $request   = 'limit_req zone=requests burst=1000000 nodelay;';
 my $store     = "ratelimit_store main { strategy redis; server 127.0.0.1:$redis_port; }";
 
-# A request that is decided on without Redis is answered by 503, which ends this.
+# A request that is decided without Redis is answered with 503, which ends the program.
 my $synchronous = $store
     . ' ratelimit_namespace default { store main; sync_rate 0; timeout 1s; on_error deny; }';
 
@@ -87,9 +87,9 @@ my @contestants = (
     'ours-sliding'      => ours(''),
     'ours-fixed'        => ours('', rule => 'window=fixed'),
     'ours-elastic'      => ours('', rule => 'window=elastic'),
-    # The log of a key grows while it is measured: requests of one millisecond share an entry.
+    # The log of a key grows during the measurement: requests of one millisecond share an entry.
     'ours-moving'       => ours('', limit => '100000/1h', rule => 'window=moving cost=0.001'),
-    # The same as limit_req's.
+    # Like limit_req's.
     'ours-rate'         => ours('', limit => undef, rule => 'rate=1/1s burst=1000000'),
     'ours-sliding-ietf' => ours('', headers => 'ietf'),
     'ours-periodic'     => ours("$store ratelimit_namespace default { store main; sync_rate 1s; }"),
@@ -108,7 +108,8 @@ sub lua {
     return {main => lua_modules($lua), http => $http, location => $location};
 }
 
-# A limit of the module. limit: which, if any; rule: its parameters; headers: which.
+# Returns a configuration with a limit of the module. limit: the limit, if any; rule: its
+# parameters; headers: their format.
 sub ours {
     my ($http, %conf) = @_;
     my ($rule, $headers) = ($conf{rule} // '', $conf{headers} // 'off');
@@ -169,10 +170,10 @@ sub ratio {
     return sprintf '%.2f (%.2f to %.2f)', $ratio, @$interval;
 }
 
-# One round of a contestant.
+# Runs one round of a contestant.
 sub measure {
     my ($it) = @_;
-    # What nobody asks for while others are measured is given back.
+    # Reserves that nobody uses while others are measured are given back.
     load($it, $keys, @client_by) if $it->{reserves};
     my ($cpu, $store) = (cpu($it->{workers}->@*), cpu($it->{stores}->@*));
     my $of = load($it, $keys, @client_by);

@@ -61,7 +61,7 @@ while (my ($name, $conf) = splice @contestants, 0, 2) {
 }
 write_results($results, @lines);
 
-# Of a server, what asks it for a key and returns the answer's status.
+# Returns a function that requests a key from a server, and returns the status.
 sub connection {
     my ($it) = @_;
     my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $it->{port}) or die "no nginx\n";

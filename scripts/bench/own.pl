@@ -11,11 +11,11 @@ open my $in, '<', $file or die "$file: $!\n";
 my ($own, $is_own, $is_call, $number) = (0);
 while (<$in>) {
     if (/^c?ob=\((\d+)\)(?: (.*))?/) {
-        # Names are written once, with a number, and are numbers from then on.
+        # A name is written once with a number, and then only as the number.
         $number = $1 if defined $2 && substr($2, -length $object) eq $object;
         $is_own = defined $number && $1 == $number if !/^c/;
     } elsif (/^calls=/) {
-        # The next line has what was spent in the call.
+        # The next line has the cost of the call.
         $is_call = 1;
     } elsif (/^[-+*\d]\S* (\d+)/) {
         $own += $1 if $is_own && !$is_call;

@@ -60,7 +60,7 @@ for my $round (1 .. $rounds) {
 printf "%-24s %10s %28s\n", '', 'ms', 'more than bare (95 %)';
 write_results($results, lines(start => \%starts), lines(reload => \%reloads));
 
-# Prints and returns the figures of one of the two.
+# Prints and returns the figures of start or reload.
 sub lines {
     my ($what, $millis) = @_;
     my @lines;
@@ -78,7 +78,7 @@ sub lines {
     return @lines;
 }
 
-# How many milliseconds a call takes.
+# Returns the time of a call in milliseconds.
 sub millis {
     my ($call) = @_;
     my $begin = time;

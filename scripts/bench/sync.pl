@@ -27,7 +27,7 @@ $| = 1;
 my $dir = work_dir();
 my ($redis_port, $redis) = start_redis($dir);
 
-# Room for what a live key needs.
+# Room for live keys.
 my $zone  = max(64, int($live * 640 / 1048576) + 1) . 'm';
 my %nodes = map { $_ => node($_) } qw(pushes fetches);
 my ($one, $other) = @nodes{qw(pushes fetches)};
@@ -66,7 +66,7 @@ for (@rows) {
 }
 write_results($results, @lines);
 
-# Starts a node: with one worker, so that its metrics are of the one that syncs.
+# Starts a node with one worker, so that its metrics are those of the worker that syncs.
 sub node {
     my ($name) = @_;
     return start_nginx(
@@ -81,7 +81,7 @@ sub node {
     );
 }
 
-# Hits so many keys on a node, from a number on; returns how many cycles it had before.
+# Hits keys on a node, starting with a number. Returns the node's number of cycles before.
 sub hit {
     my ($it, $from, $many) = @_;
     my ($before, $cycles) = says($it)->{cycles};
@@ -90,10 +90,11 @@ sub hit {
     return $cycles;
 }
 
-# What a cycle that pushes and one that fetches take, and who works how long for them, in milliseconds.
+# Measures a cycle that pushes, and one that fetches, with the processor time of each part, in
+# milliseconds.
 sub round {
     my %said;
-    # Once more if one of its cycles was meanwhile.
+    # Repeats if another cycle ran meanwhile.
     for (1 .. 10) {
         my $cycles = hit($one, int rand max(1, $live - $changed), $changed);
         %said = map { $_ => says($nodes{$_}) } keys %nodes;
@@ -102,7 +103,7 @@ sub round {
     }
     %said or die "to hit all takes longer than from cycle to cycle\n";
     my %worked = work();
-    # Time for a cycle of one, and then for one of the other.
+    # Time for a cycle of one node, and then of the other.
     sleep 3 * SYNC_RATE;
     my %works = work();
     my %says  = map { $_ => says($nodes{$_}) } keys %nodes;
@@ -117,7 +118,7 @@ sub round {
     return \%took;
 }
 
-# What the processes have worked, in seconds.
+# Returns the processor time of the processes, in seconds.
 sub work {
     my %works = (Redis => cpu($redis));
     for my $name (keys %nodes) {
@@ -128,7 +129,7 @@ sub work {
     return %works;
 }
 
-# What a node says of itself.
+# Returns a node's metrics.
 sub says {
     my ($it)   = @_;
     my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $it->{port}) or die "no nginx\n";

@@ -115,7 +115,7 @@ impl Report {
         values.sort_by(f64::total_cmp);
         let count = values.len();
         let median = f64::midpoint(values[(count - 1) / 2], values[count / 2]);
-        // By their order, whatever their distribution is.
+        // By their order, for any distribution.
         let rank = (count as f64 / 2.0 - 0.98 * (count as f64).sqrt()).max(0.0) as usize;
         let (from, to) = (values[rank], values[count - 1 - rank]);
         let interval = match count {
@@ -157,7 +157,7 @@ impl Key {
 /// Different IPv4 addresses.
 fn addresses() -> impl Iterator<Item = Key> {
     (0..u32::MAX).filter_map(|n| {
-        // An odd factor: no two numbers have the same product.
+        // An odd factor, so that no two numbers have the same product.
         let [a, b, c, d] = n.wrapping_mul(0x9e37_79b1).to_be_bytes();
         let address = format!("{a}.{b}.{c}.{d}");
         let len = address.len();
@@ -227,8 +227,8 @@ impl Zone {
 
     fn counting(len: usize, algorithm: Algorithm) -> Zone {
         let region = map(len);
-        // SAFETY: the memory is all zero, stays until the process ends, and is used by this table
-        // only.
+        // SAFETY: the memory is all zero, stays until the process ends, and only this table uses
+        // it.
         let table = unsafe { CounterTable::create(region, region.len(), [0x0123, 0x4567]) }
             .expect("a table");
         let namespace = table.namespace(b"default").expect("a namespace");
@@ -279,7 +279,7 @@ impl Lines {
 
     fn new(count: usize) -> Lines {
         let lines = Lines(words(count * Lines::WORDS));
-        // What was never written has no memory of its own.
+        // Pages that were never written have no memory.
         lines.0.iter().for_each(|word| word.store(1, Release));
         lines
     }
@@ -287,7 +287,7 @@ impl Lines {
     fn add_all(&self, keys: &[Key], zone: &Zone) {
         let nothing = zone.table.key(b"");
         for key in keys {
-            // The address waits for the hash, as the table's does.
+            // The address depends on the hash, as in the table.
             let different = usize::from(zone.table.key(key.bytes()) == nothing);
             let line = key.scatter(self.0.len() / Lines::WORDS) ^ different;
             self.0[line * Lines::WORDS].fetch_add(1, AcqRel);
@@ -306,8 +306,8 @@ impl Locked {
         let mutex: *mut libc::pthread_mutex_t =
             map(size_of::<libc::pthread_mutex_t>()).as_ptr().cast();
         let mut attributes = MaybeUninit::uninit();
-        // SAFETY: the attributes are made before they are used; the mutex has memory of its own, which
-        // lasts until the process ends, and is not used yet.
+        // SAFETY: the attributes are initialized before their use; the mutex has memory of its own,
+        // which lasts until the process ends, and is not in use yet.
         let results = unsafe {
             [
                 libc::pthread_mutexattr_init(attributes.as_mut_ptr()),
@@ -326,7 +326,7 @@ impl Locked {
     fn add_all(&self, keys: &[Key], zone: &Zone) {
         for key in keys {
             black_box(zone.table.key(key.bytes()));
-            // SAFETY: the mutex was made, and is unlocked by the thread that locked it.
+            // SAFETY: the mutex is initialized, and the thread that unlocks it has locked it.
             unsafe {
                 assert_eq!(libc::pthread_mutex_lock(self.mutex), 0, "a lock");
                 self.count.store(self.count.load(Relaxed) + 1, Relaxed);
@@ -384,7 +384,7 @@ fn one_process(report: &mut Report, effort: Effort, count: usize, target: Option
     let mut nanos = vec![Vec::new(); contestants.len()];
     for repetition in 0..effort.repetitions {
         for ((_, run), nanos) in contestants.iter().zip(&mut nanos) {
-            // Once not timed: the caches are full of what the others used.
+            // Not timed: the caches contain the others' data.
             run(2 * repetition);
             let start = Instant::now();
             run(2 * repetition + 1);
@@ -428,9 +428,9 @@ fn one_key(report: &mut Report, effort: Effort) {
     let line = Lines::new(1);
     let clock = CachedClock::new(0);
     let same = vec![keys[0]; PER_LOOK];
-    // More than elsewhere: a short lap may be over before the other process has begun its own.
+    // More than elsewhere: a short lap may end before the other process has begun its own.
     let looks = || std::iter::repeat_n(&same[..], 4 * effort.operations / PER_LOOK);
-    // How far the processors are from each other, which the host of a virtual machine may change.
+    // The distance of the processors, which the host of a virtual machine may change.
     let to_and_fro = &words(1)[0];
     let passes = || std::iter::repeat_n(&same[..], effort.operations / PER_LOOK / 8);
     let locked = Locked::new();
@@ -583,7 +583,7 @@ fn start_process(child: impl FnOnce()) -> libc::pid_t {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-            // SAFETY: ends the process, without the handlers of its parent.
+            // SAFETY: ends the process, without its parent's handlers.
             unsafe { libc::_exit(i32::from(result.is_err())) }
         }
         pid => pid,
@@ -592,7 +592,7 @@ fn start_process(child: impl FnOnce()) -> libc::pid_t {
 
 fn wait_for(process: libc::pid_t) {
     let mut status = 0;
-    // SAFETY: a child that was not waited for; `status` outlives the call.
+    // SAFETY: the child was not waited for; `status` outlives the call.
     let pid = unsafe { libc::waitpid(process, &mut status, 0) };
     assert_eq!((pid, status), (process, 0), "a process failed");
 }

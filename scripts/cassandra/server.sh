@@ -38,7 +38,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 here=$root/scripts/cassandra
 jars=$root/target/cassandra/jars
 server=
-# Java and Maven are there where tests run often; what Cassandra runs on is neither older nor newer.
+# Machines that often run tests have Java and Maven; Cassandra needs this version of Java, neither
+# older nor newer.
 java=
 
 need_java() {
@@ -55,7 +56,7 @@ need_java() {
 fetch_jars() {
     local lock
     mkdir -p "$root/target/cassandra"
-    # Others wait for who is first.
+    # The other processes wait for the first one.
     exec {lock}>"$root/target/cassandra/lock"
     flock "$lock"
     cached_tree "$jars" "$(sha256sum <"$here/pom.xml")" fill_jars
@@ -107,7 +108,7 @@ certificates() {
             -extfile <(echo "subjectAltName=DNS:cassandra.test,IP:$address")
         rm $name.request
     done
-    # As Cassandra wants them: a key in PKCS 8, with its certificates behind it.
+    # In the form that Cassandra requires: a PKCS 8 key, followed by its certificates.
     cat server.key server.pem >server-and-key.pem
     cd "$OLDPWD"
 }
@@ -177,10 +178,10 @@ client_encryption_options:
 END
 }
 
-# Becomes the server.
+# Replaces this process by the server.
 become_server() {
     local it flags=()
-    # What Cassandra's own conf/jvm17-server.options opens.
+    # The packages that Cassandra's own conf/jvm17-server.options opens.
     for it in java.lang java.lang.module java.lang.reflect java.io java.util java.nio \
         java.util.concurrent java.util.concurrent.atomic jdk.internal.loader jdk.internal.ref \
         jdk.internal.reflect jdk.internal.math jdk.internal.module jdk.internal.util.jar sun.nio.ch; do
@@ -193,13 +194,14 @@ become_server() {
         jdk.unsupported/sun.misc jdk.attach/sun.tools.attach; do
         flags+=(--add-exports "$it=ALL-UNNAMED")
     done
-    # A JVM for a short life: little memory, the simplest collector, the first compiler alone.
+    # A JVM for a short life: little memory, the simplest collector, and only the first compiler.
     flags+=("-Xms$heap" "-Xmx$heap" -Xss256k -XX:MaxDirectMemorySize=128m -XX:+UseSerialGC
         -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djdk.attach.allowAttachSelf=true
         -Dio.netty.tryReflectionSetAccessible=true -Djava.net.preferIPv4Stack=true
         "-Djava.io.tmpdir=$dir/tmp" "-Djna.tmpdir=$dir/tmp"
         "-Dlogback.configurationFile=file://$here/logback.xml")
-    # Nobody is waited for, nothing is measured that is known: 181 bytes are those of this version.
+    # No waits for other nodes, and no measurements of known constants: 181 bytes are this
+    # version's.
     flags+=("-Dcassandra.storagedir=$dir/data" "-Dcassandra.config=file://$dir/cassandra.yaml"
         -Dcassandra-foreground=yes -Dcassandra.skip_wait_for_gossip_to_settle=0
         -Dcassandra.ring_delay_ms=100 -Dcassandra.superuser_setup_delay_ms=0
@@ -211,17 +213,17 @@ become_server() {
     exec "$java" "${flags[@]}" -cp "$jars/*" org.apache.cassandra.service.CassandraDaemon
 }
 
-# Sets `server`, the process, if there is one. Who started it knows it even if the directory is gone.
+# Sets `server` to the process, if there is one. Its starter knows it even if the directory is gone.
 is_running() {
     server=${server:-$(cat "$dir/pid" 2>/dev/null || true)}
     [ -n "$server" ] && kill -0 "$server" 2>/dev/null
 }
 
-# Starts the process, as `server` will find it.
+# Starts the process in a form that `server` finds.
 launch() {
     server=
     : >"$dir/log"
-    # A signal to the starter's group is none to the server: who started it ends it in order.
+    # Signals to the starter's group do not reach the server, which the starter ends in order.
     (set -m; (become_server) </dev/null >>"$dir/log" 2>&1 & echo $! >"$dir/pid")
 }
 
@@ -240,10 +242,11 @@ start() {
     printf '%s:%s\n' "$address" "$port" >"$dir/address"
     launch
     for ((i = 0; i < 1800; i++)); do
-        # Not by connecting: somebody else may have the port.
+        # Not by connecting, since another process may have the port.
         ! grep -q 'Startup complete' "$dir/log" || return 0
         if ! is_running; then
-            # A node that joins a ring waits one second for an answer, which a busy machine may miss.
+            # A node that joins a ring waits one second for an answer, which is too short on a busy
+            # machine.
             grep -q 'Unable to gossip with any peers' "$dir/log" && ((launches++ < 5)) || break
             launch
         fi
@@ -259,7 +262,7 @@ finish() {
     local i
     for ((i = 0; i < 300; i++)); do
         is_running || { rm -f "$dir/pid"; return 0; }
-        # One that was stopped would not notice.
+        # A stopped process would not notice the signal.
         [ $i != 0 ] || kill "-$1" "$server" && kill -CONT "$server" || true
         sleep 0.1
     done

@@ -31,11 +31,11 @@ END {
 sub kinds {
     my %all   = (takes => \&Plan::store);
     my %aside = (takes => sub { ('store shared') });
-    # A start takes long, and nothing else is undone meanwhile: a worker that is stopped would keep clients waiting.
+    # A start takes long, and no other fault is undone meanwhile: a stopped worker would delay
+    # clients.
     my %start = (takes => sub { (Plan::store(), map {"workers $_ shared"} 1 .. 3) });
     return (
-        # One that comes back empty is told everything anew, by which it could get what it was not told
-        # before; so that is rare.
+        # All nodes restore an empty store, which could hide earlier losses, so this is rare.
         'truncate' => {
             %all, weight => 2, rounds => 'losing',
             begin => sub { my ($self) = @_; $self->ask("TRUNCATE $_") for $self->tables },
@@ -49,7 +49,7 @@ sub kinds {
             begin => sub { $_[0]->launch('kill'); system(qw(rm -rf), "$_[0]{dir}/data") },
             undo  => sub { $_[0]->start },
         },
-        # Of which it was stopped, copied, and went on.
+        # The store is stopped and copied, and continues later from the copy.
         'restart old' => {
             %start, weight => 1, rounds => 'losing', hold => [0.5, 2],
             begin => sub {
@@ -65,7 +65,7 @@ sub kinds {
                 $self->start;
             },
         },
-        # It has all that it had answered.
+        # The store has all that it has acknowledged.
         'crash' => {
             %start, weight => 3, rounds => 'keeping', hold => [0.1, 1.5],
             begin => sub { $_[0]->launch('kill') },
@@ -76,7 +76,7 @@ sub kinds {
             begin => sub { $_[0]->signal('STOP') },
             undo  => sub { $_[0]->signal('CONT') },
         },
-        # Who is connected stays so.
+        # Connected clients stay connected.
         'no login' => {
             %aside, weight => 2, rounds => 'both', hold => [0.2, 1.5],
             begin => sub { $_[0]->ask("ALTER ROLE ${\ USER} WITH LOGIN = false") },
@@ -99,7 +99,7 @@ sub new {
     return $self;
 }
 
-# It has all that it had answered, whenever it is killed. Of one that is new, a user is made.
+# The store has all that it has acknowledged, whenever it is killed. Creates a user in a new one.
 sub start {
     my ($self) = @_;
     my $is_new = !-d "$self->{dir}/data";
@@ -122,7 +122,7 @@ sub signal {
     CORE::kill($signal, <$file> + 0);
 }
 
-# Puts one directory in the place of another one, by a command.
+# Exchanges two directories, with a command.
 sub replace {
     my ($self, $from, $to, @command) = @_;
     my $dir = $self->{dir};
@@ -130,7 +130,7 @@ sub replace {
         or die "cannot @command $dir/$from\n";
 }
 
-# The rows of a query; see Cql.pm.
+# Returns the rows of a query; see Cql.pm.
 sub ask {
     my ($self, $query) = @_;
     $self->{session} //= Cql->new(host => HOST, port => $self->{port}, user => 'cassandra', password => 'cassandra');
@@ -148,15 +148,15 @@ sub tables {
 
 sub has_way { 1 }
 sub decides { 'windows' }
-# Those who race for the last hits of a limit may all be refused.
+# All requests that race for the last hits of a limit may be refused.
 sub may_refuse_all { 1 }
-# It takes several steps, of a server that others use, too.
+# A decision takes several steps of a server that others use, too.
 sub decides_within { '1s' }
 
-# Of clients, seconds before or behind the server's.
+# Clocks of the clients, in seconds before or behind the server's.
 sub clock { my ($self, $number) = @_; return (undef, '+3s', '-4s')[$number - 1] }
 
-# A push is what has a batch of statements in it.
+# A push is recognized by its batch of statements.
 sub way { my ($self) = @_; return (to => $self->{port}, push => qr/\x04.{3}\x0d/s) }
 
 sub conf {
@@ -173,7 +173,7 @@ sub ready {
     eval { Node::wait_until(60, $answers) } or die "Cassandra does not get ready: $failure\n";
 }
 
-# What a namespace's counts are now, in a window of so many milliseconds.
+# Returns the counts of a namespace in the current window of this size in milliseconds.
 sub totals {
     my ($self, $namespace, $size) = @_;
     my %totals;

@@ -1,4 +1,4 @@
-# The nodes, the store and what is between them, and how each kind of fault is made and undone.
+# The nodes, the store and the proxies between them, and how each kind of fault is made and undone.
 
 package Cluster;
 
@@ -12,12 +12,12 @@ use Proxy;
 
 use constant PASSWORD => 's3cret-of-chaos';
 
-# `api` is synced periodically; `now` is synchronous, if the store decides, and so is `held`, of which nodes hold hits
-# in reserve.
+# `api` is synced periodically; `now` is synchronous, if the store decides, and so is `held`, whose
+# nodes have reserves.
 our @NAMESPACES;
 
-# The namespaces by whose names stores are called: each has a way of its own, so that those that are synced and those
-# that are synchronous get their share of the faults of ways.
+# The namespaces after which stores are named. Each has its own connections, so that synced and
+# synchronous ones get their share of the faults of connections.
 my @store_names;
 
 # The windows in which both count, in days.
@@ -113,7 +113,7 @@ sub end_node {
     push @{$self->{logs}}, $node->log_lines;
 }
 
-# Waits until a node has had a cycle that ended well, which begins from now on.
+# Waits for a successful cycle of a node that begins after this call.
 sub wait_for_sync {
     my ($self, $number) = @_;
     my $count = sub { my %metrics = $self->metrics($number); $metrics{'ratelimit_sync_cycles_total{namespace="api",result="ok"}'} // 0 };
@@ -122,7 +122,7 @@ sub wait_for_sync {
     $self->{node}{$number}->wait_for('a sync', sub { $count->() > $before + 1 });
 }
 
-# Adds up the cycles of a node that is to end.
+# Adds the cycles of a node that is to end.
 sub note_cycles {
     my ($self, $number) = @_;
     my %metrics = $self->metrics($number);
@@ -139,7 +139,7 @@ sub metrics {
     return map { /^([^#\s]\S*) (\S+)$/ ? ($1 => $2) : () } readline $socket;
 }
 
-# Waits until each node has pushed a hit, and knows those of all.
+# Waits until each node has pushed a hit, and knows all nodes' hits.
 sub settle {
     my ($self) = @_;
     my $mark = 'settle-' . ++$self->{marks};
@@ -151,7 +151,7 @@ sub settle {
     }
 }
 
-# Counts a hit or, where answers are lost, several.
+# Counts a hit; several if answers may be lost.
 sub hit_for_sure {
     my ($node, $key) = @_;
     $node->wait_for('a hit', sub { $node->hit(mark => $key) eq '200' });
@@ -164,7 +164,8 @@ sub log_lines {
 
 # Faults.
 
-# For each kind but the store's, what makes it, and what undoes it: given the cluster and the fault.
+# For each kind of fault except the store's, the functions that make and undo it: given the cluster
+# and the fault.
 my %faults = (
     'reset'            => [sub { $_->reset for $_[0]->proxies($_[1]) }],
     'refuse'           => [sub { $_->refuse for $_[0]->proxies($_[1]) }, \&pass],
@@ -198,7 +199,8 @@ sub begin {
     my ($self, $fault) = @_;
     if (Plan::needs_store($fault)) {
         $self->{store}->ready;
-        # A node that ends waits for its store for a bounded time: too short to connect in, on a busy machine.
+        # A node that ends waits for its store for a limited time, which is too short to connect on
+        # a busy machine.
         $self->wait_for_sync($fault->{node}) if $fault->{kind} =~ /^quit/;
     }
     $self->act($fault, 0);

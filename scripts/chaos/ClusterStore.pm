@@ -25,8 +25,8 @@ sub kinds {
     my %all   = (takes => \&Plan::store);
     my %aside = (takes => sub { ('store shared') }, draw => \&a_pair);
     return (
-        # The replica takes over, without what it had not got, or the server is back before that. As
-        # a server that starts lets 2 s pass before it writes, it takes some time.
+        # The replica takes over without the writes that it lacks, or the server is back before
+        # that. A server waits 2 s after its start before it writes, so this takes some time.
         'kill primary' => {
             %one, weight => 6, rounds => 'losing', hold => [0.3, 4], rest => 3,
             begin => sub { my ($self, $fault) = @_; $self->away($fault)->kill },
@@ -46,7 +46,7 @@ sub kinds {
                 start_with($fault->{away}, 'copy');
             },
         },
-        # A replica that has got nothing for a while takes over, and asks nobody.
+        # A replica that has received nothing for a while takes over without a vote.
         'takeover' => {
             %one, weight => 4, rounds => 'losing', hold => [0.2, 2], rest => 1.5,
             begin => sub {
@@ -77,7 +77,7 @@ sub kinds {
             begin => sub { my ($self, $fault) = @_; $self->away($fault)->kill },
             undo  => sub { my ($self, $fault) = @_; $fault->{away}->start },
         },
-        # The primary waits for it: nothing is lost.
+        # The primary waits for the replica, so nothing is lost.
         'failover' => {
             %one, weight => 5, rounds => 'both', rest => 1,
             begin => sub {
@@ -92,7 +92,7 @@ sub kinds {
             begin => sub { my ($self, $fault) = @_; $self->away($fault)->pause },
             undo  => sub { my ($self, $fault) = @_; $fault->{away}->go_on },
         },
-        # Of the slots that a shard of each namespace is in, some keys are moved, and the others later.
+        # Moves some keys of the slots that a shard of each namespace is in, and the others later.
         'move slot' => {
             weight => 12, rounds => 'both', hold => [0.05, 1.5], rest => 0.5,
             takes  => sub { ('store shared', 'slots') },
@@ -139,7 +139,7 @@ sub kinds {
 
 sub a_pair { my ($plan) = @_; return (pair => $plan->number(PAIRS)) }
 
-# The servers keep what they have on disk: what shall be lost is taken away.
+# The servers keep their files on disk, so those to lose are removed.
 sub new {
     my ($class, %self) = @_;
     my $self     = bless {%self}, $class;
@@ -165,8 +165,8 @@ sub conf {
     return "strategy redis; $servers cluster on; password $self->{password};";
 }
 
-# A replica takes over from a primary that was away for a second: it would not have all that this
-# one had acknowledged. Where nothing may be lost, it does so only when it is told to.
+# A replica takes over from a primary that was down for a second, and may lack acknowledged writes.
+# If nothing may be lost, it takes over only on command.
 sub keep {
     my ($self, $is_keeping) = @_;
     my @setting = ('cluster-replica-no-failover', $is_keeping ? 'yes' : 'no');
@@ -177,7 +177,7 @@ sub keep {
     $self->ready;
 }
 
-# Waits until there are three primaries, with a replica each that has all, and all agree on that.
+# Waits until there are three primaries with a complete replica each, and all servers agree on that.
 sub ready {
     my ($self) = @_;
     my (%views, @ill);
@@ -193,8 +193,8 @@ sub ready {
             (map {"not well: $_->{port}"} @ill), '';
 }
 
-# What a server thinks of all: of each its name, what it is, of whom, and its slots. Names are
-# hexadecimal numbers: no word that says that something is wrong may be one.
+# Returns a server's view of all servers: name, role, primary and slots. Names are hexadecimal
+# numbers, so no flag for a problem looks like one.
 sub view {
     my ($server) = @_;
     my @lines = split /\n/, eval { $server->cli(CLUSTER => 'NODES') } // 'silent';
@@ -221,7 +221,7 @@ sub primary    { my ($self, $pair) = @_; return first { is_primary($_) } $self->
 sub replica    { my ($self, $pair) = @_; return first { !is_primary($_) } $self->pair($pair) }
 sub primaries  { my ($self) = @_; return map { $self->primary($_) } 0 .. PAIRS - 1 }
 
-# The primary that a fault is made to.
+# Returns the primary that a fault affects.
 sub away {
     my ($self, $fault) = @_;
     return $fault->{away} = $self->primary($fault->{pair});
@@ -234,7 +234,7 @@ sub copy_data {
         or die "cannot copy what a server has\n";
 }
 
-# Starts a server with a copy of what it had, or with nothing.
+# Starts a server with a copy of its files, or empty.
 sub start_with {
     my ($server, $copy) = @_;
     my $dir = $server->{dir};
@@ -252,7 +252,7 @@ sub change_password {
     }
 }
 
-# As redis-cli moves slots.
+# Moves slots as redis-cli does.
 sub begin_move {
     my ($self, $fault) = @_;
     my ($any) = $self->servers;
@@ -283,15 +283,16 @@ sub end_move {
         }
         my $id = $target->cli(CLUSTER => 'MYID');
         $_->cli(CLUSTER => 'SETSLOT', $slot, 'NODE', $id) for $target, $source;
-        # Others believe the node of the larger epoch. A target that was restarted meanwhile has forgotten that it imports
-        # the slot, and takes it without a new one.
+        # Servers trust the node with the greater epoch. A target that was restarted meanwhile has
+        # forgotten that it imports the slot, and takes it without a new epoch.
         $target->cli(CLUSTER => 'BUMPEPOCH');
-        # A replica that takes over before it knows would claim the slot for itself, and the target delete what it has.
+        # A replica that takes over before it knows of the move would claim the slot, and the target
+        # would delete its keys.
         Node::wait_until(30, sub { !grep { $id ne (owner($_, $slot) // '') } $self->servers });
     }
 }
 
-# With CLIENT KILL the connection of the two ends: then it is tried anew.
+# After CLIENT KILL the connection between the two ends, so the command is repeated.
 sub move_keys {
     my ($self, $move, @keys) = @_;
     return if !@keys;
@@ -301,7 +302,7 @@ sub move_keys {
 
 sub has_slot { my ($server, $slot) = @_; return $server->cli(CLUSTER => 'MYID') eq (owner($server, $slot) // '') }
 
-# The node that has a slot, as a server knows it.
+# Returns the node of a slot, in a server's view.
 sub owner {
     my ($server, $slot) = @_;
     for (split /\n/, $server->cli(CLUSTER => 'NODES')) {

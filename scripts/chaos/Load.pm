@@ -1,7 +1,7 @@
-# Clients of one node, and their ledger: for each counter what was answered, so it must be counted,
-# and what is open, so it may be: what was asked and never answered, since the request's worker was
-# killed, or closed the connection just when the request was on its way; and what was answered with
-# 503, since the store, which is to decide, did not answer in time.
+# Clients of one node, and their ledger: for each counter the `answered` hits, which must be
+# counted, and the `open` ones, which may be: requests that were never answered, since their worker
+# was killed or closed the connection just when they arrived; and requests that were answered with
+# 503, since the store did not decide in time.
 #
 # Amounts are in thousandths of a hit. A counter is named by its namespace, its window and its key:
 # `api 366d hot`; one of an algorithm other than fixed and sliding windows by that, too: `now moving-366d hot`.
@@ -24,14 +24,14 @@ END {
     if ($$ == $test) { kill KILL => $_ for grep {defined} map { $_->{pid} } @all }
 }
 
-# What may become of a request, by namespace. In `now` and `held`, which are synchronous, the store decides; of `held`, a
-# node may have what the store has charged ahead.
+# The possible outcomes of a request, by namespace. In `now` and `held`, which are synchronous, the
+# store decides; a node of `held` may reserve hits.
 my %outcomes = (api => [qw(200 429 lost)], map { $_ => [qw(200 429 503 lost)] } qw(now held));
 
 # The limits of synchronous counters, in hits.
 my %limits = ('now 366d' => 1_000_000, 'now 360d' => 200, 'now 300d' => 2, 'held 366d' => 200);
 
-# Of each algorithm whose counters are of its own, a rule of so many days that admits so many hits.
+# A rule for each algorithm with its own counters, with a window in days and a limit.
 my %algorithms = (
     moving  => sub { my ($days, $limit) = @_; return "now limit=$limit/${days}d window=moving" },
     elastic => sub { my ($days, $limit) = @_; return "now limit=$limit/${days}d window=elastic" },
@@ -40,7 +40,7 @@ my %algorithms = (
 # Their limits, in hits, by days.
 my %limits_of_days = (366 => 20, 360 => 2);
 
-# The rules of the locations in which requests are made, with the counters that those charge.
+# The rules of the locations for requests, with the counters that they charge.
 my %rules = (
     hit   => {rule => 'api limit=1000000/366d',                                 counts => ['api 366d']},
     both  => {rule => 'api limit=1000000/366d limit=1000000/360d cost=$arg_c',  counts => ['api 366d', 'api 360d']},
@@ -54,7 +54,7 @@ my %rules = (
 
 sub synchronous { my ($window) = @_; return "now limit=$limits{qq(now $window)}/$window window=fixed" }
 
-# Each algorithm has a rule; and all have one, which also has a fixed window.
+# Each algorithm has a rule; one rule has all of them, and a fixed window.
 for my $algorithm (keys %algorithms) {
     $rules{$algorithm} = {rule => rule_of($algorithm, 366), counts => ["now $algorithm-366d"]};
 }
@@ -69,10 +69,11 @@ sub rule_of {
     return $algorithms{$algorithm}->($days, $limit // $limits_of_days{$days});
 }
 
-# What the store decides, of requests in `now` and `held`: `all`, those by fixed `windows`, or `nothing`.
+# The requests in `now` and `held` that the store decides: `all`, those by fixed `windows`, or
+# `nothing`.
 our $decided = 'all';
 
-# How many of the kinds of requests in `request` that leaves.
+# The number of kinds of requests in `request` that this leaves.
 my %kinds = (all => 165, windows => 145, nothing => 100);
 
 sub rules {
@@ -83,7 +84,7 @@ sub rules {
     return map { $_ => $rules{$_}{rule} } @names;
 }
 
-# What asks for the counters of `now` that are of these algorithms: by the name that a window has in those.
+# The locations for counters of `now` with these algorithms, by their names of windows.
 sub asks {
     return if $decided ne 'all';
     return map {
@@ -92,13 +93,13 @@ sub asks {
     } keys %algorithms;
 }
 
-# Whether the store itself tells the total of a counter: those of windows.
+# Returns whether the store itself has the total of a counter, as it does for windows.
 sub has_total { my ($counter) = @_; return $counter =~ /^\w+ \d+d / }
 
-# Whether hits of a counter may be charged that nobody makes: what a node held in reserve that was killed.
+# Returns whether a counter may have charged hits without a request: the reserve of a killed node.
 sub is_held { my ($counter) = @_; return $counter =~ /^held / }
 
-# The limit of a counter, in thousandths of a hit; undef, if it is not synchronous.
+# Returns the limit of a counter, in thousandths of a hit; undef if it is not synchronous.
 sub limit {
     my ($counter) = @_;
     my ($namespace, $window) = split / /, $counter;
@@ -124,7 +125,8 @@ sub new {
     return $self;
 }
 
-# Tells it that all faults are undone, and to end: it does so when it has got no 503 for a while.
+# Tells the process that all faults are undone, and that it must end. It ends when it has got no 503
+# for a while.
 sub stop { my ($self) = @_; syswrite $self->{ender}, '.' }
 
 # Waits until it has ended; returns the ledger: `counters`, by name, each with what was `answered`,
@@ -149,10 +151,10 @@ sub ledger {
     return \%ledger;
 }
 
-# What an answer may take before it is noted.
+# Longest time of an answer that is not recorded as slow.
 use constant SLOW => 0.02;
 
-# For how many seconds it gets no 503 before it ends, and after how many it ends even so.
+# Seconds without a 503 before it ends, and seconds after which it ends in any case.
 use constant {
     CALM => 1,
     BACK => 60,
@@ -196,7 +198,7 @@ sub ask {
     my ($self, $slot) = @_;
     $slot->{socket} //= $self->{node}->connection;
     if (!$slot->{socket}) {
-        # The node is not there at the moment.
+        # The node is down at the moment.
         $slot->{next} = time + 0.02;
         return;
     }
@@ -206,9 +208,9 @@ sub ask {
     syswrite $slot->{socket}, "HEAD $path HTTP/1.1\r\nHost: localhost\r\n\r\n";
 }
 
-# What to ask for: a location, a key, the cost. One key is hot, and one has a limit for the whole of a
-# round, in which many get a 503. Other synchronous keys are of a moment: so there are many of which
-# nobody does, and many limits that are reached while several ask.
+# Returns a location, a key and a cost. One key is hot, and one has a limit for the whole round, in
+# which many requests get a 503. Other synchronous keys are used for a moment, so many of them get
+# no 503, and many reach their limits with several concurrent requests.
 sub request {
     my ($self) = @_;
     my $prefix = $self->{prefix};
@@ -228,7 +230,7 @@ sub request {
     return ($algorithms[rand @algorithms], "$prefix-crowd", 1000);
 }
 
-# Takes what has come of an answer.
+# Handles an answer.
 sub listen {
     my ($self, $slot) = @_;
     my $ended = !sysread $slot->{socket}, $slot->{answer}, 65536, length($slot->{answer} // '');

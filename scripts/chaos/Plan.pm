@@ -1,4 +1,4 @@
-# Which faults come when. A plan follows from its seed: nothing else is random in it.
+# Plans faults. A plan depends only on its seed.
 #
 # Faults overlap, unless they exclude each other: each takes what it needs (`takes`), alone or,
 # where that is marked `shared`, with others that share it. There are the `store`, and of each node,
@@ -58,7 +58,7 @@ sub store  { return 'store' }
 sub nets   { my ($fault) = @_; return map {"net $_"} @{$fault->{nodes}} }
 sub reload { my ($fault) = @_; return ("workers $fault->{node} shared", "conf $fault->{node}") }
 
-# A node that ends must be able to push what is left.
+# A node that ends must be able to push its remaining hits.
 sub whole {
     my ($fault) = @_;
     return ('store', map {"$_ $fault->{node}"} qw(net workers conf));
@@ -100,7 +100,7 @@ sub round {
     return @faults;
 }
 
-# Any fault that may be in the round, from now on.
+# Returns any fault that the round allows, from now on.
 sub fault {
     my ($self, $round, $now) = @_;
     my @names = grep { $kinds{$_}{rounds} =~ /^(?:both|\Q$round\E)\z/ } sort keys %kinds;
@@ -114,7 +114,7 @@ sub fault {
     return {kind => $names[0], from => $now, to => $to, %drawn};
 }
 
-# Whether a fault can come while others are.
+# Returns whether a fault can occur together with others.
 sub fits {
     my ($fault, @present) = @_;
     my %taken = map { $_ => 1 } map { takes($_) } @present;
@@ -128,7 +128,7 @@ sub needs_store { my ($fault) = @_; return scalar grep {/^store/} takes($fault) 
 
 sub takes { my ($fault) = @_; return $kinds{$fault->{kind}}{takes}->($fault) }
 
-# A fault in words.
+# Describes a fault in words.
 sub words {
     my ($fault) = @_;
     my %about = %$fault;

@@ -17,7 +17,7 @@ use constant {
 # The sessions of nodes.
 my $OURS = "FROM pg_stat_activity WHERE usename = '${\ USER}'";
 
-# What somebody may have locked for a while, in a transaction of his own.
+# A lock that another transaction may hold for a while.
 my %LOCKS = (
     counters => 'LOCK TABLE rl_counters',
     nodes    => 'LOCK TABLE rl_counters_nodes',
@@ -33,19 +33,19 @@ sub kinds {
     my %all   = (takes => \&Plan::store);
     my %aside = (takes => sub { ('store shared') });
     return (
-        # One that comes back empty is told everything anew, by which it could get what it was not
-        # told before; so that is rare, but for crashes, which also end what is under way.
+        # All nodes restore an empty store, which could hide earlier losses, so this is rare, except
+        # for crashes, which also end running statements.
         'crash' => {
             %all, weight => 3, rounds => 'losing', hold => [0.1, 1.5],
             begin => sub { $_[0]{server}->kill },
             undo  => sub { $_[0]{server}->start },
         },
-        # Postgres then ends all others too, and goes on without what it had.
+        # Postgres then ends all other processes, too, and continues without unlogged data.
         'kill backend' => {
             %all, weight => 2, rounds => 'losing', draw => \&a_backend,
             begin => sub { my ($self, $fault) = @_; kill KILL => $self->backend($fault) },
         },
-        # Of which it was stopped, copied, and went on.
+        # The store is stopped and copied, and continues later from the copy.
         'restart old' => {
             %all, weight => 3, rounds => 'losing', hold => [0.5, 2],
             begin => sub {
@@ -63,7 +63,7 @@ sub kinds {
         },
         'truncate' => {
             %all, weight => 1, rounds => 'losing',
-            # After a `drop`, nodes may not have made them anew yet.
+            # After a `drop`, nodes may not have created the tables again yet.
             begin => sub {
                 my $truncate = 'BEGIN TRUNCATE ' . TABLES . '; EXCEPTION WHEN undefined_table THEN NULL; END';
                 $_[0]{server}->overrule("DO \$\$ $truncate \$\$");
@@ -83,7 +83,7 @@ sub kinds {
             begin => sub { $_[0]{server}->pause },
             undo  => sub { $_[0]{server}->go_on },
         },
-        # What it has locked stays locked.
+        # Its locks are kept.
         'stop backend' => {
             %all, weight => 4, rounds => 'both', hold => [0.1, 2], draw => \&a_backend,
             begin => sub {
@@ -124,7 +124,7 @@ sub kinds {
             },
             undo => sub { my ($self, $fault) = @_; $fault->{end}->() },
         },
-        # Of which the server keeps all that is older.
+        # The server keeps everything older.
         'long transaction' => {
             %aside, weight => 2, rounds => 'both', hold => [1, 5],
             begin => sub {
@@ -150,7 +150,7 @@ sub new {
     return $self;
 }
 
-# Each exchange but those with which a connection begins has the name of the node in it.
+# Each exchange contains the name of the node, except for the first ones of a connection.
 sub has_way { 1 }
 sub way {
     my ($self) = @_;
@@ -163,7 +163,7 @@ sub conf {
         "password $self->{password};";
 }
 
-# What a round shall keep, nothing in it takes away.
+# Nothing removes data that a round must keep.
 sub keep   { $_[0]->ready }
 sub totals { my ($self, @of) = @_; return $self->{server}->totals(@of) }
 sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
@@ -174,8 +174,8 @@ sub ready {
     my $answers = sub {
         return 1 if eval { $self->ask('SELECT 1') };
         $failure = $@;
-        # One of whose backends was killed while it made a file may not recover ("File exists"), and ends: then its
-        # administrator starts it.
+        # A server whose process was killed while it created a file may not recover ("File exists"),
+        # and ends; then its administrator starts it.
         if ($self->{server}->has_ended) {
             $self->{server}->kill;
             $self->{server}->start;
@@ -188,7 +188,7 @@ sub ready {
 
 sub ask { my ($self, $query) = @_; return $self->{server}->sql($query) }
 
-# The process of one of the sessions; none, if there are none.
+# Returns the process of one of the sessions; undef without sessions.
 sub backend {
     my ($self, $fault) = @_;
     my @pids = split /\n/, $self->ask("SELECT pid $OURS ORDER BY backend_start, pid");
@@ -207,7 +207,7 @@ sub set {
     $self->ask('SELECT pg_reload_conf()');
 }
 
-# Begins a transaction, unless there are no tables at the moment; returns what ends it.
+# Begins a transaction, unless there are no tables at the moment. Returns the function that ends it.
 sub open_transaction {
     my ($self, $begin) = @_;
     return eval { $self->{server}->open_session($begin) } // do {
@@ -216,7 +216,7 @@ sub open_transaction {
     };
 }
 
-# Puts one directory in the place of another one, by a command.
+# Exchanges two directories, with a command.
 sub replace {
     my ($from, $to, @command) = @_;
     system(qw(rm -rf), $to) == 0 && system(@command, $from, $to) == 0

@@ -1,4 +1,4 @@
-# A Redis, and another one that may take its place, and their faults. See Cluster.pm.
+# A Redis, and a spare one that may take its place, and their faults. See Cluster.pm.
 
 package RedisStore;
 
@@ -11,8 +11,7 @@ use Redis;
 
 sub kinds {
     return (
-        # One that comes back empty is told everything anew, by which it could get what it was not
-        # told before: so that is rare.
+        # All nodes restore an empty store, which could hide earlier losses, so this is rare.
         'restart empty' => {
             weight => 1, rounds => 'losing', hold => [0.1, 1.5], takes => \&Plan::store,
             begin  => sub { $_[0]{present}->kill },
@@ -61,7 +60,7 @@ sub kinds {
             begin  => sub { $_[0]{present}->cli('CONFIG', 'SET', 'maxmemory', '1') },
             undo   => sub { $_[0]{present}->cli('CONFIG', 'SET', 'maxmemory', '0') },
         },
-        # A replica of nothing: it keeps what it has, and refuses writes.
+        # A replica of no server: it keeps its data, and refuses writes.
         'demote' => {
             weight => 2, rounds => 'both', hold => [0.2, 1.5], takes => \&Plan::store,
             begin  => sub { $_[0]{present}->cli('REPLICAOF', '127.0.0.1', '1') },
@@ -94,7 +93,7 @@ sub keep {
     $self->restart(1);
 }
 
-# Starts the store, killed before, anew; without what it had if it `is_empty`.
+# Starts a killed store again; empty if it `is_empty`.
 sub restart {
     my ($self, $is_empty) = @_;
     my $store = $self->{present};
@@ -108,14 +107,14 @@ sub start {
     my $password = $store->{password} = $self->{password};
     $store->{args} = [
         '--requirepass', $password, '--masterauth', $password, '--appendonly', $append,
-        # By default, while an fsync takes its time, Redis answers what it has not written yet.
+        # By default, Redis answers during a slow fsync before it has written.
         '--appendfsync', 'always',
         '--repl-diskless-sync-delay', '0',
     ];
     $store->start;
 }
 
-# Lets a spare store have what the store has now, and no more: a replica that lags behind.
+# Copies the store's current data to a spare one: a replica that lags behind.
 sub copy_to_spare {
     my ($self) = @_;
     my ($store, $spare) = @$self{qw(present spare)};
@@ -125,7 +124,7 @@ sub copy_to_spare {
     $spare->cli('REPLICAOF', 'NO', 'ONE');
 }
 
-# The spare is the store now, and what was the store is gone; nodes get there one after the other.
+# The spare becomes the store, and the former store ends; nodes connect to it one after another.
 sub fail_over {
     my ($self, $fault, $cluster) = @_;
     @$self{qw(present spare)} = @$self{qw(spare present)};

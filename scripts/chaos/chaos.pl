@@ -1,4 +1,4 @@
-# What scripts/chaos.sh runs: see there for what this is about.
+# The program that scripts/chaos.sh runs; see there for its purpose.
 
 use strict;
 use warnings;
@@ -60,7 +60,7 @@ check_logs();
 summary();
 exit(@troubles ? 1 : 0);
 
-# The rounds that fill so many seconds, half of them of either kind, with their faults.
+# Returns the rounds that fill this number of seconds, half of them of each kind, with their faults.
 sub rounds {
     my ($seconds) = @_;
     my $count = 2 * max(1, int($seconds / 60));
@@ -145,7 +145,7 @@ sub sum_of {
     return {counters => \%counters, requests => \%requests};
 }
 
-# Answers that took long, but not because their worker was stopped, killed or replaced.
+# Answers that took long, although their worker was not stopped, killed or replaced.
 sub note_slow {
     my ($number, $slow) = @_;
     my @excuses = values %{$disturbed{$number}};
@@ -160,14 +160,14 @@ sub note_slow {
     push @troubles, sprintf 'an answer of node %d took %.1f s', $number, $slowest if $slowest >= 5;
 }
 
-# For how long there were still answers with 503 when all was well.
+# Returns the time for which answers had 503 after all faults were undone.
 sub note_errors {
     my ($number, $seconds) = @_;
     $latest_error = max($latest_error, $seconds);
     push @troubles, "node $number goes on to answer with 503" if $seconds > Load::BACK - Load::CALM;
 }
 
-# Compares the store and all nodes with the ledger, until all is as it must be, and then once more.
+# Compares the store and all nodes with the ledger until all values are right, and then once more.
 sub check {
     my ($round, $kind, $ledger) = @_;
     my $counters = $ledger->{counters};
@@ -219,8 +219,8 @@ sub requests {
     return join ', ', map { defined $of{$_} ? "$of{$_} $_" : () } qw(200 429 503 lost);
 }
 
-# What the store and each node have of the counters of a round, in thousandths: by name. Of those of which the
-# store tells no totals, what it told the first node.
+# Returns the counts of a round's counters in the store and in each node, in thousandths, by name.
+# For counters without totals in the store, uses the answer to the first node.
 sub found {
     my ($round, $counters) = @_;
     my %found;
@@ -241,7 +241,7 @@ sub found {
     return \%found;
 }
 
-# What a node counts. On a busy machine, the store may not tell in time: then it is asked again.
+# Returns a node's count. On a busy machine the store may not answer in time, so it is asked again.
 sub rate_on {
     my ($node, @of) = @_;
     my ($status, $rate);
@@ -254,10 +254,10 @@ sub rate_on {
 
 sub thousandths { return 0 + sprintf '%.0f', 1000 * ($_[0] || 0) }
 
-# What a counter must have at least and at most. A synchronous one never has more than its limit, and
-# has all of it if a request was rejected; but not if its store may have lost it. A store that charges before
-# it decides may refuse all who race for the last hits, and keeps what was charged by nodes that were killed then. Of one of which nodes hold hits in
-# reserve, those of nodes that were killed stay charged.
+# Returns the bounds of a counter. A synchronous counter never exceeds its limit, and reaches it if
+# a request was rejected, unless its store may have lost data. A store that charges before it
+# decides may refuse all requests that race for the last hits, and keeps charges of nodes that were
+# killed. In a namespace with reserves, charges of killed nodes stay.
 sub bounds {
     my ($name, $counter, $kind) = @_;
     my ($answered, $open, $rejected) = map { $counter->{$_} // 0 } qw(answered open rejected);
@@ -270,7 +270,7 @@ sub bounds {
     return ($least, $is_held ? $limit : min($most, $limit));
 }
 
-# The counters that are not as they must be. A node counts what it holds itself as not counted.
+# Returns the wrong counters. A node does not count the hits in its own reserve.
 sub wrong {
     my ($bounds, $found) = @_;
     return grep {
@@ -294,7 +294,7 @@ sub report {
     print "the last faults:\n", map {"    $_\n"} @latest;
 }
 
-# Nothing alive was evicted: then totals would say nothing.
+# No live counter was evicted; otherwise totals would prove nothing.
 sub check_metrics {
     for my $number ($cluster->numbers) {
         my %metrics = $cluster->metrics($number);
@@ -307,12 +307,12 @@ sub check_metrics {
 
 # The end.
 
-# In windows of 5 s, nodes agree on what is counted now, unless their clocks do not.
+# In windows of 5 s, nodes agree on the current count, unless their clocks differ.
 sub check_short_window {
     return if grep { defined $cluster->{store}->clock($_) } $cluster->{store}->can('clock') ? $cluster->numbers : ();
     my ($key, $each) = ('after-all', 5);
     for my $time (1 .. 5) {
-        # From the beginning of a window; nothing was counted in the one before.
+        # From the start of a window; the previous one has no hits.
         my $now = time;
         sleep SHORT - ($now - SHORT * int($now / SHORT));
         my $window = int(time / SHORT);
@@ -329,7 +329,7 @@ sub check_short_window {
     push @troubles, 'nodes do not agree on a short window';
 }
 
-# Quits the nodes; the store then has what it had, and the last hits.
+# Quits the nodes; the store then has its former counts and the last hits.
 sub end_nodes {
     my $key = 'the-last';
     for my $number ($cluster->numbers) {

@@ -1,5 +1,4 @@
-# Ten nodes that share a store, each with a namespace for each lane: what they are asked, and what they
-# say of themselves.
+# Ten nodes that share a store, with a namespace for each lane: requests to them, and their metrics.
 package Nodes;
 
 use strict;
@@ -26,7 +25,7 @@ sub start {
     my $self = bless {conf => \%conf}, $class;
     ($self->{limit}, $self->{window}) = $conf{limit} =~ m{^(\d+)/(\d+(?:\.\d+)?)s$} or die "no limit: $conf{limit}\n";
     my ($ask, $say) = $self->start_store($store, $dir);
-    # Warnings, of how long a period is beside a window, ten times.
+    # Warnings about a period that is long for a window, ten times.
     open my $stderr, '>&', \*STDERR or die "cannot keep stderr: $!\n";
     open STDERR, '>', "$dir/stderr" or die "$dir: $!\n";
     for my $number (1 .. COUNT) {
@@ -43,7 +42,7 @@ sub start {
     return $self;
 }
 
-# Whether an nginx accepts what a namespace says.
+# Returns whether an nginx accepts the settings of a namespace.
 sub accepts {
     my ($class, $nginx, $module, $dir, $settings) = @_;
     open my $out, '>', "$dir/accepts.conf" or die "$dir: $!\n";
@@ -54,7 +53,7 @@ sub accepts {
     return system("$nginx -t -q -e $dir/accepts.log -c $dir/accepts.conf 2>/dev/null") == 0;
 }
 
-# Starts a store in a directory; returns what a block ratelimit_store says of it.
+# Starts a store in a directory. Returns the directives of its block.
 sub start_store {
     my ($self, $store, $dir) = @_;
     if ($store eq 'redis') {
@@ -73,7 +72,7 @@ sub lanes {
     return map { {number => $number++, pattern => $_} } @{$self->{conf}{lanes}};
 }
 
-# A store of its own for each lane: so exchanges are told apart.
+# Each lane has its own store block, so that its exchanges are counted separately.
 sub http {
     my ($self, $store) = @_;
     return join "\n", 'ratelimit_zone zone=converge:8m; keepalive_timeout 1h; client_header_timeout 1h; ratelimit_log_level off;', map {
@@ -102,7 +101,7 @@ sub server {
 
 sub ports { my ($self) = @_; return map { $_->{port} } @{$self->{nodes}} }
 
-# The exchanges with the store that all nodes have had, by lane.
+# Returns the exchanges of all nodes with the store, by lane.
 sub exchanges {
     my ($self) = @_;
     my @all = map { {metrics($_)} } @{$self->{nodes}};
@@ -112,21 +111,20 @@ sub exchanges {
     } $self->lanes];
 }
 
-# Seconds that the store and the nodes have worked.
+# Returns the processor time of the store and the nodes, in seconds.
 sub work {
     my ($self) = @_;
     my @store = $self->{redis} // postgres_processes($self->{postgres}{guard});
     return {store => cpu(@store), nodes => cpu(map { @{$_->{workers}} } @{$self->{nodes}})};
 }
 
-# Those of a Postgres: its shell's child, and the children of that.
+# The processes of a Postgres: its shell's child, and that one's children.
 sub postgres_processes {
     my @servers = children(@_);
     return @servers, map { children($_) } @servers;
 }
 
-# Whether all nodes come to know the same of a lane in all, which is neither less nor more than that; and
-# what each knows.
+# Returns whether all nodes agree on the total of a lane within these bounds, and each node's count.
 sub agree {
     my ($self, $lane, $least, $most) = @_;
     my $deadline = time + 120;
@@ -138,7 +136,7 @@ sub agree {
     }
 }
 
-# Whether a node has reached the store.
+# Returns whether a node has reached the store.
 sub is_up {
     my ($node) = @_;
     my %metrics = metrics($node);
@@ -157,11 +155,11 @@ sub get {
     return join '', readline $socket;
 }
 
-# Ends nodes and store; nodes push what is left.
+# Ends nodes and store; the nodes push their remaining hits.
 sub stop {
     my ($self) = @_;
     Bench::stop($_->{master}) for @{$self->{nodes}};
-    # A shell that runs this in the background has QUIT be ignored.
+    # A shell that starts this in the background makes it ignore QUIT.
     Bench::stop($self->{redis}, 'KILL') if $self->{redis};
     $self->{postgres}->kill if $self->{postgres};
 }

@@ -39,7 +39,7 @@ pub(crate) fn send(ports: &[u16], all: &[Due]) -> Vec<Outcome> {
             client.wait(left);
         }
         client.request(index, due);
-        // Answers are looked at between requests too, or their times would be late.
+        // Also reads answers between requests, so that their times are right.
         if index % 8 == 0 {
             client.wait(0);
         }
@@ -175,7 +175,7 @@ struct Epoll(i32);
 
 impl Epoll {
     fn new() -> Epoll {
-        // SAFETY: a call without pointers.
+        // SAFETY: the call takes no pointers.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         assert!(epoll >= 0, "epoll: {}", std::io::Error::last_os_error());
         Epoll(epoll)
@@ -196,10 +196,10 @@ impl Epoll {
             tv_nsec: wait.subsec_nanos().into(),
         };
         let mut poll = libc::pollfd { fd: self.0, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor, which is open; both outlive the call; no mask of signals.
+        // SAFETY: the descriptor is open; both pointers outlive the call; there is no signal mask.
         unsafe { libc::ppoll(&raw mut poll, 1, &raw const wait, std::ptr::null()) };
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
-        // SAFETY: there is room for as many events.
+        // SAFETY: `events` has room for that many events.
         let count = unsafe { libc::epoll_wait(self.0, events.as_mut_ptr(), 64, 0) };
         let count = usize::try_from(count).unwrap_or(0);
         events.into_iter().take(count).map(|event| event.u64)

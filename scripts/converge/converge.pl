@@ -19,7 +19,7 @@ use lib $FindBin::Bin, "$FindBin::Bin/../bench", "$FindBin::Bin/../../t/lib";
 use Bench qw(work_dir write_results);
 use Nodes;
 
-# What a namespace says of when it talks to the store.
+# The settings of a namespace in each mode.
 my %MODES = (
     'plain-0.1'   => 'sync_rate 0.1; sync_early off;',
     'plain-0.5'   => 'sync_rate 0.5; sync_early off;',
@@ -35,14 +35,14 @@ my ($limit, $algorithm, $results, $modes, $patterns) = @rest;
 $| = 1;
 my $dir = work_dir();
 
-# A module of an earlier version has no other than plain sync.
+# A module of an earlier version only has the plain modes.
 s/ sync_early off;// for grep { !accepts($_) } values %MODES;
 exit(quick() ? 0 : 1) if $windows eq 'quick';
 
 my @modes = split /,/, $modes;
 exists $MODES{$_} or die "no such mode: $_ (" . join(', ', sort keys %MODES) . ")\n" for @modes;
 @modes = grep { accepts($MODES{$_}) } @modes;
-# A burst would have the others wait.
+# A burst would delay the other patterns.
 my @steady = grep { !/^burst/ } split /,/, $patterns;
 my @bursts = grep {/^burst/} split /,/, $patterns;
 my @lines;
@@ -62,7 +62,7 @@ print_modes();
 
 sub accepts { return Nodes->accepts($nginx, $module, $dir, @_) }
 
-# Sends hits to nodes; returns what came of each lane.
+# Sends hits to nodes. Returns the results of each lane.
 sub measure {
     my ($nodes) = @_;
     my ($window, $said, $end) = ($nodes->{window}, generate($nodes, $windows));
@@ -82,7 +82,8 @@ sub measure {
     return @lanes;
 }
 
-# Has the generator send hits from the next window on; returns what waits for what it says.
+# Makes the generator send hits from the next window on. Returns a function that waits for its
+# output.
 sub generate {
     my ($nodes, $windows) = @_;
     my ($limit, $window) = @$nodes{qw(limit window)};
@@ -100,7 +101,7 @@ sub generate {
     };
 }
 
-# What each pattern is in each mode.
+# Measures each pattern in each mode.
 sub print_patterns {
     my $heads = "%-12s %-12s %7s %8s %8s %9s %8s %10s %10s %8s %8s\n";
     printf $heads, ('') x 6, 'worst', 'refused', 'exchanges', '', 'ms of';
@@ -110,7 +111,7 @@ sub print_patterns {
         for @lines;
 }
 
-# What comes of each mode: of all steady patterns, and of bursts.
+# Measures each mode: all steady patterns together, and each burst.
 sub print_modes {
     my $heads = "%-12s %9s %9s %9s %9s %10s %10s %9s %8s\n";
     printf $heads, '', 'over', 'worst', 'worst', 'over', 'refused', 'exchanges', 'CPU', 'us CPU';
@@ -129,8 +130,8 @@ sub print_modes {
 
 sub mean { return @_ ? sum0(@_) / @_ : 0 }
 
-# Whether each hit that a node admits comes to be known to all, in every mode. A hit that was neither
-# admitted nor refused, because the store did not decide it in time, may count or not.
+# Checks, in every mode, that all nodes learn of each admitted hit. A hit that was neither admitted
+# nor refused, because the store did not decide in time, may count or not.
 sub quick {
     my $is_well = 1;
     for my $mode (grep { accepts($MODES{$_}) } qw(plain-0.1 early-5 reserve)) {

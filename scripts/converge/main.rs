@@ -83,7 +83,7 @@ fn lane_line(
     let with = |status: u16| outcomes.iter().filter(move |outcome| outcome.status == status);
     let (admitted, refused) = (with(200).count(), with(429).count());
     let mut answered: Vec<&Outcome> = with(200).chain(with(429)).collect();
-    // Nodes say milliseconds; within one, hits came as they were sent.
+    // Nodes return milliseconds; within one, hits are in the order of sending.
     answered.sort_by_key(|outcome| (outcome.millis, outcome.sent));
     let hits: Vec<Hit> = answered
         .iter()

@@ -36,7 +36,7 @@ pub(crate) fn judge(hits: &[Hit], limit: Limit, first: u64, windows: u64) -> Vec
         let has_room = nodes.has_room(hit.millis, limit);
         central.add(u64::from(is_central));
         nodes.add(u64::from(hit.is_admitted));
-        // A hit that came after the end is in no window.
+        // A hit after the end belongs to no window.
         let Some(window) = (hit.millis / limit.window)
             .checked_sub(first)
             .and_then(|number| judged.get_mut(number as usize))
