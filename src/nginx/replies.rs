@@ -1,4 +1,4 @@
-//! The replies of stores, each of which goes to the kind of asker that waits for it.
+//! Passes the stores' replies to the kinds of askers that wait for them.
 
 use super::capi;
 use super::http::api::awaited;
@@ -7,8 +7,8 @@ use super::sync;
 use crate::broker::Asker;
 use crate::broker::shared::message::Reply;
 
-/// Passes replies to their askers: callers of the library, requests that rules limit, requests to the API, and reserves. The
-/// order is kept, and a run of one kind is passed at once: of two readings of a counter, the later one is newer.
+/// Passes replies to callers of the library, requests, API requests, and reserves. Keeps their
+/// order, in runs of one kind, since a later reply about a counter is newer.
 pub(super) fn pass(replies: Vec<Reply>) {
     let mut replies = replies.into_iter().peekable();
     while let Some(first) = replies.next() {
@@ -26,7 +26,7 @@ pub(super) fn pass(replies: Vec<Reply>) {
     }
 }
 
-/// Ends all waits without a store's answer: none will come any more.
+/// Ends all waits without an answer, since no answers will come any more.
 pub(super) fn end() {
     sync::end_questions();
     synchronous::fail_all();

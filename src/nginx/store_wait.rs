@@ -1,5 +1,5 @@
-//! The wait for a store's answer, of a request or of a caller of the library: a number by which the answer is found,
-//! and a deadline.
+//! The wait of a request, or of a caller of the library, for a store's answer: a number by which
+//! the answer is found, and a deadline.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -10,7 +10,7 @@ use super::log::Log;
 use super::sync;
 use crate::store::contract::decision::Question;
 
-/// A wait for one answer after another. Dropped, it ends. Until then, a worker that is to end goes on.
+/// A wait for answers, one after another. Dropping it ends the wait. A worker does not exit before.
 pub(super) struct StoreWait<'l> {
     id: u64,
     timer: EventTimer<'l>,
@@ -21,19 +21,19 @@ pub(super) struct StoreWait<'l> {
 #[derive(Clone, Copy)]
 struct Begun {
     since: Instant,
-    /// The deadline, by nginx's monotonic clock in milliseconds.
+    /// The deadline, in milliseconds of nginx's monotonic clock.
     deadline: u64,
-    /// The decider that is asked; `None`: something else is waited for.
+    /// The decider that is asked; `None` if the wait is for something else.
     decider: Option<usize>,
 }
 
 impl<'l> StoreWait<'l> {
-    /// Creates the wait with number `id`. `time_out` is called with the number at the deadline.
+    /// Creates the wait with number `id`. At the deadline, `time_out` is called with that number.
     pub(super) fn new(log: Log<'l>, time_out: fn(u64), id: u64) -> StoreWait<'l> {
         StoreWait { id, timer: EventTimer::new(log, time_out, id), begun: Cell::new(None) }
     }
 
-    /// Begins to wait, for `timeout` from now on.
+    /// Begins to wait, for at most `timeout`.
     pub(super) fn begin(&self, timeout: Duration) {
         let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let deadline = monotonic_millis().saturating_add(millis);
@@ -41,7 +41,8 @@ impl<'l> StoreWait<'l> {
         self.timer.set(millis);
     }
 
-    /// Asks a decider, if it answers as far as is known. The answer comes with the wait's number. Returns whether it was asked.
+    /// Asks a decider if its circuit is closed. The answer has the wait's number. Returns whether
+    /// the decider was asked.
     pub(super) fn ask(&self, decider: usize, question: &Question) -> bool {
         let Some(begun) = self.begun.get() else {
             return false;
@@ -52,7 +53,7 @@ impl<'l> StoreWait<'l> {
         is_asked
     }
 
-    /// Records that the decider did not answer before the deadline, if one was asked.
+    /// Records that the asked decider, if any, missed the deadline.
     pub(super) fn record_timeout(&self) {
         if let Some(Begun { decider: Some(decider), deadline, .. }) = self.begun.get() {
             let overdue = monotonic_millis().saturating_sub(deadline);
@@ -60,7 +61,7 @@ impl<'l> StoreWait<'l> {
         }
     }
 
-    /// Ends the wait. Returns how long it was; `None` if it had not begun.
+    /// Ends the wait. Returns its duration; `None` if it had not begun.
     pub(super) fn end(&self) -> Option<Duration> {
         self.timer.unset();
         self.begun.take().map(|begun| begun.since.elapsed())

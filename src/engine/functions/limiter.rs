@@ -163,7 +163,7 @@ impl<'m> Limiter<'m> {
         let mut evaluation = Evaluation::new(OneCharge(None), self.counts_rejected);
         match on_error {
             OnError::Deny => return None,
-            // Without a limit, the hits count, whoever admits them.
+            // Without a limit, the hits always count.
             OnError::Allow if asked.commit && self.counts_rejected => {
                 evaluation.charge(&self.bound, self.hits, &key, asked.cost, clock);
             }

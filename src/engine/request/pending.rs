@@ -1,5 +1,5 @@
-//! The decision of stores on one request while it is pending: which question comes next, and what
-//! follows from the answers, or from their absence.
+//! A request's decision while stores are asked about it: the next question, and the result of the
+//! answers or of their absence.
 
 use std::sync::Arc;
 
@@ -13,36 +13,40 @@ use crate::policy::namespace::OnError;
 use crate::policy::window::Clock;
 use crate::store::contract::decision::{Answer, Few};
 
-/// A decision on a request in which stores take part. They are asked one after the other. It ends with the last answer,
-/// with the first that does not admit the request, and with the first that does not come.
+/// A decision about a request that stores take part in. They are asked one after another. The
+/// decision ends with the last answer, with the first one that does not admit the request, or with
+/// the first missing one.
 ///
-/// All methods take the checks that it was created with.
+/// All methods require the checks with which the decision was created.
 #[derive(Debug)]
 pub struct PendingDecision {
     counts_rejected: bool,
-    /// Questions, one for each decider, in the order in which they are asked. At the end, those that charged the request.
+    /// The questions, one for each decider, in order. At the end, those whose stores have charged
+    /// the request.
     questions: Few<StoreQuestion>,
-    /// The index of the question that is to be answered next.
+    /// Index of the question to be answered next.
     next: usize,
     /// The answers, by check.
     answered: Few<Option<Answered>>,
-    /// `None` while a store is to be asked.
+    /// `None` while a store must be asked.
     ending: Option<Ending>,
 }
 
-/// How a pending decision ended.
+/// The end of a pending decision.
 #[derive(Debug)]
 enum Ending {
-    /// All stores have answered that were to be asked.
+    /// All stores that had to be asked have answered.
     Decided,
     /// The store of this namespace has not answered.
     Failed(Option<Arc<str>>),
 }
 
 impl PendingDecision {
-    /// Creates the decision on a request with these checks. It is pending if a store decides about one of them.
+    /// Creates the decision about a request with these checks. It is pending if a store decides one
+    /// of them.
     ///
-    /// With `counts_rejected`, each store charges the request, whether it is admitted or not, so that all are asked.
+    /// With `counts_rejected`, all stores are asked, since each charges the request even if it is
+    /// rejected.
     pub fn new(checks: &[LimitCheck<'_, '_>], counts_rejected: bool) -> PendingDecision {
         let questions = questions(checks, counts_rejected);
         PendingDecision {
@@ -54,24 +58,24 @@ impl PendingDecision {
         }
     }
 
-    /// Whether a store is still to be asked.
+    /// Returns whether a store must still be asked.
     pub fn is_pending(&self) -> bool {
         self.ending.is_none()
     }
 
-    /// Returns the question that is to be asked, or answered, now; `None` at the end.
+    /// Returns the current question, to be asked or answered; `None` at the end.
     pub fn question(&self) -> Option<&StoreQuestion> {
         self.questions.get(self.next).filter(|_| self.is_pending())
     }
 
-    /// Returns the deciders that are still to be asked, in this order; none at the end.
+    /// Returns the deciders that must still be asked, in order; none at the end.
     pub fn deciders(&self) -> impl Iterator<Item = usize> {
         let ahead = self.questions.get(self.next..).filter(|_| self.is_pending());
         ahead.unwrap_or_default().iter().map(|it| it.decider)
     }
 
-    /// Decides by what stores said a moment ago, if that is enough to reject the request. A rejection that is to be
-    /// charged is not decided so.
+    /// Decides by the rejection cache, if that suffices to reject the request. Does nothing if
+    /// rejected requests are charged, since the store must then charge them.
     pub fn recall(
         &mut self,
         known: Option<&RejectionCache>,
@@ -86,8 +90,8 @@ impl PendingDecision {
         }
     }
 
-    /// Takes the answer to the present question, and writes what the store has counted to the node's table. Returns
-    /// whether the store admits the request; at the end, nothing changes.
+    /// Takes the answer to the current question, and records the store's counts in the node's
+    /// table. Returns whether the store admits the request. Changes nothing at the end.
     pub fn answer(
         &mut self,
         answer: &Answer,
@@ -110,7 +114,7 @@ impl PendingDecision {
         is_admitted
     }
 
-    /// Ends the decision: this decider, which is still to be asked, does not answer.
+    /// Ends the decision because this decider, which must still be asked, does not answer.
     pub fn fail(&mut self, decider: usize) {
         if self.is_pending() {
             let silent = self.questions.iter().find(|it| it.decider == decider);
@@ -120,7 +124,7 @@ impl PendingDecision {
         }
     }
 
-    /// Whether a store has not answered.
+    /// Returns whether a store has not answered.
     pub fn has_failed(&self) -> bool {
         matches!(self.ending, Some(Ending::Failed(_)))
     }
@@ -138,7 +142,8 @@ impl PendingDecision {
         &self.answered
     }
 
-    /// Adds the decision to `evaluation`: by the stores' answers, and by the other limits here.
+    /// Adds the decision to `evaluation`: the stores' answers, and this node's decisions about the
+    /// other limits.
     pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
         &self,
         evaluation: &mut Evaluation<L>,
@@ -148,15 +153,15 @@ impl PendingDecision {
         conclude(evaluation, checks, &self.answered, clock);
     }
 
-    /// Takes the questions by which stores have charged the request. They are to be refunded if it is rejected without
-    /// being counted, or decided without the stores.
+    /// Takes the questions whose stores have charged the request. They must be refunded if the
+    /// request is rejected without being counted, or decided without the stores.
     pub fn take_charged(&mut self) -> Few<StoreQuestion> {
         core::mem::take(&mut self.questions)
     }
 }
 
-/// Charges a request that `on_error` decides: under all limits if this node decides, else under those that no store
-/// decides about; not at all if the request is denied.
+/// Charges a request that `on_error` decides: under all limits if this node decides, otherwise
+/// under those that no store decides; not at all if the request is denied.
 pub fn fall_back<'c, 'm: 'c, L: Charges<'c, 'm>>(
     evaluation: &mut Evaluation<L>,
     checks: &[LimitCheck<'c, 'm>],

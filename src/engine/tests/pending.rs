@@ -1,4 +1,4 @@
-//! Pending decisions against stores that charge, reject, and stop to answer at random.
+//! Pending decisions with stores that charge, reject, or do not answer at random.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::store::contract::decision::{Answer, Certainty, Question};
 use crate::table::Key;
 use crate::testing::table::{SharedTable, TestClock};
 
-/// What the stores do with a question.
+/// A store's reaction to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Store {
     Admits,
@@ -41,8 +41,8 @@ fn stores() -> impl Strategy<Value = Store> {
 }
 
 proptest! {
-    /// A request is charged once by each store if all admit it, or if rejected requests are counted; else by none. No
-    /// store is asked twice, nor after the end.
+    /// Each store charges a request once if all stores admit it or rejected requests are counted;
+    /// otherwise none does. No store is asked twice, or after the end.
     #[test]
     fn a_request_is_charged_by_all_stores_or_none(
         checks in vec((0_usize..5, 0_i64..4, 0_usize..4), 0..6),
@@ -68,7 +68,7 @@ proptest! {
                 hits: hits(10),
                 key: &keys[*key],
                 cost: hits(*cost),
-                // The last is no store.
+                // The last one is not a store.
                 store: (*store < 3).then_some(Deciders { first: *store, shards: 1 }),
             })
             .collect();
@@ -98,7 +98,7 @@ proptest! {
         }
         prop_assert!(!decision.is_pending());
 
-        // The model: the deciders up to the first that ends it.
+        // The model: the deciders up to the first one that ends the decision.
         let ends = |decider: &usize| match stores[*decider] {
             Store::Admits => false,
             Store::Rejects => !counts_rejected,
@@ -125,7 +125,7 @@ proptest! {
                 false => charged.charge(question.decider, &question.refund()),
             }
         }
-        // What stays is known, and nothing else is left.
+        // The charges that stay are known, and nothing else is left.
         prop_assert_eq!(charged, left);
         prop_assert!(decision.question().is_none() && decision.take_charged().is_empty());
     }

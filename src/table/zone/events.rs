@@ -1,4 +1,4 @@
-//! The table of events. An entry of a table gives an event a place in shared memory and a field of the sums.
+//! The table of events. Each entry defines a place in shared memory, and a field of the sums.
 
 use crate::policy::window::UnixMillis;
 use crate::table::words::atomic::EventCounter;
@@ -6,10 +6,10 @@ use crate::table::words::atomic::Ordering::Relaxed;
 
 /// A field of sums.
 pub(super) trait EventSum {
-    /// The words of shared memory that it is read from.
+    /// The words of shared memory with its counts.
     type Words: EventWords;
 
-    /// Adds the counts in `words`, or takes the value in them.
+    /// Adds the counts in `words`, or takes their value.
     fn read(&mut self, words: &Self::Words);
 }
 
@@ -19,8 +19,8 @@ pub(crate) trait EventWords {
     fn clear(&self);
 }
 
-/// Defines a struct of sums, and the lines of shared memory that they are read from: each event is a field of both.
-/// The type of an event is that of its sum.
+/// Defines a struct of sums, and the lines of shared memory with their counts. Each event is a
+/// field of both, with the type of its sum.
 macro_rules! events {
     (
         $(#[$sums_doc:meta])*
@@ -66,7 +66,7 @@ events! {
         NamespaceLine {
             /// Requests by [`Outcome`](crate::table::Outcome), but for errors.
             outcomes: [u64; 3],
-            /// Thousandths of hits that were charged to counters for good. It never falls.
+            /// Thousandths of hits that were finally charged. The sum never decreases.
             hits: u64,
             /// Keys that lost their slot. They are read before the keys that got one, so that there are never more.
             removed: u64,

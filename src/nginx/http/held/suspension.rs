@@ -40,7 +40,7 @@ pub(crate) struct RequestChecks<'r> {
     pub(crate) renamed: Option<&'r Renamed<'r>>,
 }
 
-/// A request that is evaluated, and waits for the decision of stores.
+/// An evaluated request that waits for the decision of stores.
 pub(crate) struct Suspension<'r> {
     slot: ContextSlot<'r>,
     rules: &'static RuleSet,
@@ -53,7 +53,8 @@ pub(crate) struct Suspension<'r> {
     /// The longest wait for the stores' answers.
     pub(crate) timeout: Duration,
     on_error: OnError,
-    /// The request that asks, and others of the same main request that reached rules meanwhile.
+    /// The request that the decision is about, and other parts of the same main request that
+    /// reached rules meanwhile.
     waiting: WaitingParts,
 }
 
@@ -81,8 +82,8 @@ impl<'r> Suspension<'r> {
         }
     }
 
-    /// Returns the checks about which stores are asked, if hits of some of them are to be charged
-    /// ahead. A request that only asks has none: it would have hits charged that nobody spends.
+    /// Returns the checks, if some of their hits are to be reserved ahead. `None` for a request
+    /// that costs nothing: it would reserve hits that nobody spends.
     pub(crate) fn reserving(&self) -> Option<&[LimitCheck<'r, 'static>]> {
         let active = self.rules.active();
         let costs = || self.checks.iter().any(|check| check.cost > Hits::ZERO);
@@ -107,8 +108,8 @@ impl<'r> Suspension<'r> {
         self.decision.is_pending()
     }
 
-    /// Decides without asking, if there is nothing to ask about, or stores rejected the counters a moment ago, or
-    /// a store is known not to answer. Returns whether stores are to be asked.
+    /// Decides without asking if no store is to be asked, if the rejection cache knows the answer,
+    /// or if the circuit of a store is open. Returns whether stores are to be asked.
     pub(crate) fn prepare(&mut self) -> bool {
         self.decision.recall(REFUSALS.0.borrow().as_ref(), &self.checks, monotonic());
         let mut deciders = self.decision.deciders();
@@ -119,7 +120,7 @@ impl<'r> Suspension<'r> {
         self.is_waiting()
     }
 
-    /// Asks a store the present question. Where it is known not to answer, the request is decided.
+    /// Asks the store of the current question. If its circuit is open, decides the request.
     pub(crate) fn ask(&mut self, wait: &StoreWait<'_>) {
         if let Some(StoreQuestion { decider, question, .. }) = self.decision.question()
             && !wait.ask(*decider, question)
@@ -128,8 +129,8 @@ impl<'r> Suspension<'r> {
         }
     }
 
-    /// Takes the answer to the present question, and asks the next one, if there is any. Without an answer, the request
-    /// is decided.
+    /// Takes the answer to the current question, and asks the next one, if there is one. Without an
+    /// answer, decides the request.
     pub(crate) fn take(&mut self, reply: Option<Answer>, wait: &StoreWait<'_>) {
         let Some(answer) = reply else {
             return self.fail();
@@ -142,14 +143,14 @@ impl<'r> Suspension<'r> {
         self.ask(wait);
     }
 
-    /// Decides without the store that is asked now.
+    /// Decides without the store of the current question.
     pub(crate) fn fail(&mut self) {
         if let Some(decider) = self.decision.question().map(|asked| asked.decider) {
             self.decision.fail(decider);
         }
     }
 
-    /// Counts how long the request waited, in each namespace about which a store was asked.
+    /// Records the time that the request waited, in each namespace whose store decides.
     pub(crate) fn count_wait(&self, time: Duration) {
         let asked = self.checks.iter().filter(|check| check.store.is_some());
         for_each_namespace(asked, |bound| bound.count_wait(time));
@@ -243,7 +244,8 @@ impl<'r> Suspension<'r> {
     /// it.
     fn refund(&mut self) {
         for charged in self.decision.take_charged() {
-            // If no decider takes the refund, it was charged once more than it was admitted.
+            // If no decider takes the refund, the store has charged one request that was not
+            // admitted.
             sync::tell(charged.decider, &charged.refund());
         }
     }
