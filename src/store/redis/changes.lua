@@ -1,14 +1,14 @@
 -- The layout of counts and changes: the beginning of all scripts that read and write them.
 --
--- The hash of a shard: epoch, position (of the last change), b:<node> (the id of the node's last batch,
--- and until when it is known), seen (where nodes that are gone are looked for next), layout (into how many shards the
--- namespace is divided, and whether in a cluster: on or off). All other keys are
--- derived from its key, and share its hash tag:
+-- The hash of a shard: epoch, position (of the last change), b:<node> (the id of the node's last batch, and the time
+-- until which it is known), seen (the cursor of the search for expired nodes), layout (the number of shards of the
+-- namespace, and whether they are in a cluster: on or off). All other keys are derived from its key, and share its hash
+-- tag:
 --   <shard>:<epoch>:<window>  a hash of counts
 --   <shard>:<epoch>:s         the stream of changes
---   <shard>:l                 a hash of the nodes that live, and until when, in Unix milliseconds
---   <shard>:<epoch>:n         the stream of news: batches with their totals, for those that listen, each with
---                             the position that it has in the stream of changes
+--   <shard>:l                 a hash of the living nodes, with the ends of their lives in Unix milliseconds
+--   <shard>:<epoch>:n         the stream of news: batches with their totals, for listening nodes, each with
+--                             its position in the stream of changes
 --
 -- A position is the id of an entry in the stream, <sequence>-<tag>. The sequence counts bytes, so
 -- it shows the distance of two entries. The tag distinguishes an entry from another one that got

@@ -2,12 +2,12 @@
 --
 -- KEYS[1]  the hash of a shard; see changes.lua
 -- KEYS[2]  the stream
--- KEYS[3]  and so on: the hash of nodes that live, if that is asked, the hashes of counts that may be
---          changed, and if the batch is news, the stream of those
+-- KEYS[3]  and so on: the hash of living nodes, if it is needed, the hashes of counts that may change, and
+--          if the batch is news, the stream of news
 -- ARGV     epoch, node, the batch's id or '' if the node only asks, the id of the batch before it or
---          '0', for how many milliseconds the node is known, the batch's tag, the node's position or
---          '', how many counters to answer, for how many milliseconds the node lives (0: it leaves) or '' if
---          nothing is asked of that, 1 if the batch is news, what was charged ahead for the node; then for each window its
+--          '0', the milliseconds for which the node is known, the batch's tag, the node's position or
+--          '', the most counters in the answer, the milliseconds for which the node lives (0: it leaves) or ''
+--          if it does not say, 1 if the batch is news, the charges for the node's reserves; then for each window its
 --          name, milliseconds until it ends, the number of its diffs, and for each diff the key and thousandths.
 --
 -- The charges for reserves are '' if the node does not say, and diffs are simply added; 'none';

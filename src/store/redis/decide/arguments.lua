@@ -1,15 +1,15 @@
 -- Decides about questions, one after another, and charges the admitted ones: arguments and answer.
 -- Follows changes.lua; then come a file for each kind of counters, decisions.lua and writes.lua.
 --
--- KEYS     the hashes of shards, in a cluster of one; all other keys are derived from them. The node
---          that has them need not have all: if it is giving them away, what is gone is an error when
---          it is used, and nothing is written before all that is to be written was read, but for the
---          stream, which is the first. One that is given them cannot tell what is still to come from
---          what there is not, and is not asked.
+-- KEYS     the hashes of shards, in a cluster of one shard; all other keys are derived from them. The
+--          node need not have all keys: if it is moving them away, using a moved one is an error, and
+--          nothing is written before all keys to write were read, except for the stream, which is the
+--          first. A node that is receiving them cannot distinguish keys still to come from missing
+--          ones, and is not asked.
 -- ARGV     node, epoch for shards that have none, tag of its first position; the questions: runs of
 --          those of one form, each with the number of the form, how many questions, and for each of
---          their counters the number of the key in its place, all in two bytes. For each shard: what its history is to have,
---          '' if that is not asked, or 'none', or a witness (see changes.lua); the
+--          their counters the number of the key in its place, all in two bytes. For each shard: the exchange that
+--          its history must have: '' if that is not asked, 'none', or a witness (see changes.lua); the
 --          numbers of its places, which are for each its kind, the size of its windows (of buckets,
 --          the rate in hits a second) and how many keys it has; and the keys. For each form its numbers: 1 if rejected hits are counted, or 0; how
 --          many counters, and for each its place and its cost; how many limits, and for each its
@@ -21,10 +21,10 @@
 -- the common part of questions: everything except the keys. Numbers start with 1. Hits are in
 -- thousandths.
 --
--- Answers TIME; for each place lists of what was kept of its keys, which the file of its kind says; which
--- limits refused, numbered through all questions; for each shard whose history is asked about the position of the last
--- change, and 1 if the history is whole; and for each counter of each question that is a log, and
--- whose limits have no room when it was decided, the time of the hit with which there will be, unless that is now.
+-- Answers TIME; for each place lists of the previous state of its keys, which the file of its kind describes; the
+-- limits that refused, numbered through all questions; for each shard whose history is asked about, the position of the
+-- last change, and 1 if the history is complete; and for each log of each question whose limits had no room, the time of
+-- the hit after which they will have, unless that is now.
 --
 -- Lua is slow here: 40 to 200 instructions for a step, and 400 more to call or create a function.
 -- So each list is passed and returned as one text; a table is created with room for its content;
@@ -32,16 +32,16 @@
 -- needed.
 --
 -- A rare kind is a table of functions:
---   read(place, base, first, last)                what is kept of its keys, which are these arguments
+--   read(place, base, first, last)                the state of its keys, which are these arguments
 --   rate(place, key, leaked, millis)              the hits that a limit compares with, if not `current`; and how
 --                                                 many thousandths leak from a bucket, in how many milliseconds
 --   charge(place, key, cost, is_charged, leaked, millis, most)
---                                                 of buckets: where rejected hits count, what these fill it to
---   prepare(place)                                what is to be written, before anything is; whether there is any
---   write(place, base, seldom)                    writes it; for how long it is kept
---   limits(form, first, counter)                  of logs: what the limits of a form say about a counter
---   obstacle(place, key, limits)                  of logs: after a question was decided, the time of the hit that is
---                                                 in the way of these limits
+--                                                 buckets: `most` is the level to which rejected hits fill it
+--   prepare(place)                                prepares the writes, before any is made; whether there are any
+--   write(place, base, seldom)                    makes the writes; the time for which they are kept
+--   limits(form, first, counter)                  logs: a form's limits of a counter
+--   obstacle(place, key, limits)                  logs: after the decision, the time of the hit that is the obstacle
+--                                                 for these limits
 
 local call, format, ARGV = redis.call, string.format, ARGV
 local node, proposed, tag, questions, at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 5
