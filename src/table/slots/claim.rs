@@ -6,7 +6,7 @@ use super::log;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use crate::table::words::atomic::{AtomicU32, AtomicU64, fence};
+use crate::table::words::atomic::{AtomicU32, AtomicU64, fence, replace_held};
 use crate::table::words::fail::fail_point;
 use crate::table::words::meta::{Meta, SlotState, Ticks};
 use crate::table::words::slot::{Lost, Occupant, Slot};
@@ -44,20 +44,8 @@ impl Claim<'_> {
     }
 
     /// Replaces a word while the claim holds. Returns the previous value.
-    ///
-    /// Loads the word, then checks the claim, then swaps. A process that takes the slot over
-    /// replaces the word too, so that the swap fails.
     pub(super) fn replace(&self, word: &AtomicU64, new: impl Fn(u64) -> u64) -> Result<u64, Lost> {
-        let mut old = word.load(Acquire);
-        loop {
-            if self.slot.meta.load(Acquire) != self.mine.bits() {
-                return Err(Lost);
-            }
-            match word.compare_exchange(old, new(old), AcqRel, Acquire) {
-                Ok(old) => return Ok(old),
-                Err(changed) => old = changed,
-            }
-        }
+        replace_held(word, || self.slot.meta.load(Acquire) == self.mine.bits(), new).ok_or(Lost)
     }
 
     /// Sets one of the slot's 32-bit words, like [`Claim::replace`].

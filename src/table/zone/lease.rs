@@ -10,8 +10,8 @@
 
 use super::sync_slot::{BatchWord, BufferWord, FIND_CHANGES, LeaseWord, Record, RepairWord};
 use super::sync_state::{MonotonicMillis, SyncState};
-use crate::table::words::atomic::AtomicU64;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use crate::table::words::atomic::{AtomicU64, replace_held};
 use crate::table::words::fail::fail_point;
 
 /// The right to sync, until another worker takes it: [`SyncState::take_lease`].
@@ -147,16 +147,7 @@ impl<'m> Lease<'m> {
         word: &AtomicU64,
         new: impl Fn(u64) -> u64,
     ) -> Result<(), LeaseLost> {
-        loop {
-            // Before the lease is checked: see the module's documentation.
-            let old = word.load(Acquire);
-            if !self.is_held() {
-                return Err(LeaseLost);
-            }
-            if word.compare_exchange(old, new(old), AcqRel, Relaxed).is_ok() {
-                return Ok(());
-            }
-        }
+        replace_held(word, || self.is_held(), new).map(|_| ()).ok_or(LeaseLost)
     }
 
     /// Returns the tag of this term's records, which distinguishes them from those of other terms.

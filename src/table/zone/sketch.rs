@@ -26,7 +26,7 @@
 use super::sketch_name::SketchName;
 use crate::policy::window::UnixMillis;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::table::words::atomic::{AtomicU32, AtomicU64};
+use crate::table::words::atomic::{AtomicU32, AtomicU64, replace_held};
 use crate::table::words::fail::fail_point;
 
 /// Most keys of a sketch, if the zone is large enough.
@@ -187,19 +187,9 @@ impl<'m> SketchLock<'m> {
 
     /// Replaces a word while the lock is held. `None` if it is lost.
     fn replace(&self, word: &AtomicU64, new: u64) -> Option<()> {
-        loop {
-            // Before the lock is checked: a process that takes the lock over changes the word, so
-            // that this exchange fails.
-            let old = word.load(Acquire);
-            if self.word.load(Acquire) != self.mine.0 {
-                return None;
-            }
-            let swapped = word.compare_exchange(old, new, AcqRel, Relaxed);
-            fail_point!("sketch.written");
-            if swapped.is_ok() {
-                return Some(());
-            }
-        }
+        replace_held(word, || self.word.load(Acquire) == self.mine.0, |_| new)?;
+        fail_point!("sketch.written");
+        Some(())
     }
 
     fn release(self) {
