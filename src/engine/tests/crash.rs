@@ -1,10 +1,11 @@
-//! A worker that dies at any point of a sync with a real Redis or Postgres loses no hit, and no hit
+//! A worker that dies at any point of a sync with a real store loses no hit, and no hit
 //! is counted twice. The same holds for a worker that is stopped there, and continues after another
 //! one has taken over.
 
 mod reserves;
 
 use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 
 use super::sync::Time;
@@ -15,9 +16,11 @@ use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::Strategy;
 use crate::store::postgres::Postgres;
 use crate::store::redis::Redis;
+use crate::store::registry::THREAD_STACK;
 use crate::table::words::fail;
 use crate::table::{Admission, EarlyShare};
-use crate::testing::conformance::block_on;
+use crate::testing::cassandra::fixtures::{Apart, OfTest};
+use crate::testing::conformance::{Fixture, block_on};
 use crate::testing::postgres::Schema;
 use crate::testing::redis::{Server, connect};
 use crate::testing::table::{
@@ -66,6 +69,18 @@ impl OwnStore for Schema {
                 END LOOP;
             END $$",
         );
+    }
+}
+
+impl OwnStore for Apart {
+    type Store = OfTest;
+
+    fn connect(&self) -> OfTest {
+        Fixture::connect(self)
+    }
+
+    fn flush(&self) {
+        Fixture::flush(self);
     }
 }
 
@@ -183,15 +198,18 @@ impl<S: OwnStore> Cluster<'_, S> {
 
 impl Node {
     fn new(number: u64) -> Node {
-        Node::over(number, SharedTable::with_secret(1 << 16, [number, 7]))
+        Node::over(SharedTable::with_secret(1 << 16, [number, 7]))
     }
 
     /// Returns another machine with the same memory.
     fn cloned(&self) -> Node {
-        Node::over(2, self.shared.cloned())
+        Node::over(self.shared.cloned())
     }
 
-    fn over(number: u64, shared: SharedTable) -> Node {
+    fn over(shared: SharedTable) -> Node {
+        // No two epochs are the same: a store may have rows of an earlier one.
+        static NODES: AtomicU64 = AtomicU64::new(0);
+        let nodes = NODES.fetch_add(1, Relaxed) + 1;
         // Leaked, since the library's namespaces live as long as the process.
         let shared: &SharedTable = Box::leak(Box::new(shared));
         let namespace = Namespace::new("api", &shared.table).unwrap();
@@ -203,7 +221,7 @@ impl Node {
             time: Time {
                 unix: TestClock::at(T),
                 monotonic: Cell::new(1000),
-                random: Cell::new((number + 1) << 32),
+                random: Cell::new(nodes << 32),
             },
         }
     }
@@ -324,15 +342,25 @@ fn in_a_push_before_its_time() {
     die_everywhere(due, push, &points, |cluster, _| cluster.check());
 }
 
-/// With Postgres, it is stopped where it has written to the store, or is about to, since each
-/// connection takes time.
-#[test]
-fn with_postgres() {
-    let schema = Schema::new();
+/// Stops the first sync where it has written to a store, or is about to. Each connection to Postgres
+/// or Cassandra takes time, so that not all points are tried.
+fn is_paused_writing(store: &impl OwnStore) {
     let points = ["epoch.opened", "batch.sealed", "sync.answered", "pushed.advancing"];
     let points = points.map(|point| (point, 1));
-    let prepare = || Cluster::new(&schema);
+    let prepare = || Cluster::new(store);
     pause_at(points, prepare, Cluster::sync_if_held, take_over_from_it, Cluster::check);
+}
+
+#[test]
+fn with_postgres() {
+    is_paused_writing(&Schema::new());
+}
+
+#[test]
+fn with_cassandra() {
+    let test = std::thread::Builder::new().stack_size(THREAD_STACK);
+    let test = test.spawn(|| is_paused_writing(&Apart::start())).unwrap();
+    test.join().unwrap();
 }
 
 #[test]
