@@ -87,14 +87,12 @@ pub struct CountersCall {
 
 /// The resource that a path names.
 enum Resource {
-    Overview,
-    Health,
-    Namespaces,
-    Namespace(Vec<u8>),
-    /// Returns the namespace's key in the path, if there is one.
+    /// A resource without parameters, which is only read.
+    Plain(ApiCall),
+    Top(Vec<u8>),
+    /// The keys of a namespace, with the key in the path if there is one.
     Keys(Vec<u8>, Option<Vec<u8>>),
     Sync(Vec<u8>),
-    Top(Vec<u8>),
 }
 
 impl ApiRequest<'_> {
@@ -108,11 +106,7 @@ impl ApiRequest<'_> {
         let resource = self.resource();
         let resource = resource.ok_or_else(|| ApiError::new(404, "there is nothing here"))?;
         let allow = match resource {
-            Resource::Overview
-            | Resource::Health
-            | Resource::Namespaces
-            | Resource::Namespace(_)
-            | Resource::Top(_) => "GET, HEAD",
+            Resource::Plain(_) | Resource::Top(_) => "GET, HEAD",
             Resource::Keys(..) => "GET, HEAD, POST, DELETE",
             Resource::Sync(_) => "POST",
         };
@@ -133,10 +127,7 @@ impl ApiRequest<'_> {
             return Err(ApiError::new(403, message));
         }
         match resource {
-            Resource::Overview => Ok(ApiCall::Overview),
-            Resource::Health => Ok(ApiCall::Health),
-            Resource::Namespaces => Ok(ApiCall::Namespaces),
-            Resource::Namespace(name) => Ok(ApiCall::Namespace(name)),
+            Resource::Plain(call) => Ok(call),
             Resource::Keys(namespace, key) if self.method == b"DELETE" => {
                 self.counters_call(namespace, key).map(ApiCall::Reset)
             }
@@ -185,16 +176,16 @@ impl ApiRequest<'_> {
 
     fn resource(&self) -> Option<Resource> {
         match self.path {
-            b"" | b"/" => return Some(Resource::Overview),
-            b"/health" | b"/health/" => return Some(Resource::Health),
-            b"/namespaces" | b"/namespaces/" => return Some(Resource::Namespaces),
+            b"" | b"/" => return Some(Resource::Plain(ApiCall::Overview)),
+            b"/health" | b"/health/" => return Some(Resource::Plain(ApiCall::Health)),
+            b"/namespaces" | b"/namespaces/" => return Some(Resource::Plain(ApiCall::Namespaces)),
             _ => {}
         }
         let rest = self.path.strip_prefix(b"/namespaces/")?;
         let mut parts = rest.splitn(3, |&byte| byte == b'/');
         let name = parts.next().filter(|name| !name.is_empty())?.to_vec();
         match (parts.next(), parts.next()) {
-            (None, _) | (Some(b""), None) => Some(Resource::Namespace(name)),
+            (None, _) | (Some(b""), None) => Some(Resource::Plain(ApiCall::Namespace(name))),
             (Some(b"keys"), None) => Some(Resource::Keys(name, None)),
             (Some(b"keys"), Some(key)) => {
                 // nginx merges slashes and resolves dots, so the key is taken from the path as sent, unless the path
