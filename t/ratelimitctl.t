@@ -139,6 +139,9 @@ for (
         . qq("reset":[{"window":60,"window_type":"\\u009b2J","counter":null,"rate":1}],"counters":[]}))],
     ['a list as a cell', answer('application/json', '{"version":"1","namespaces":[],"zones":[],"stores":[{"name":"a","strategy":[]}],'
         . '"reset":[{"window":[],"window_type":"fixed","counter":{},"rate":1}],"counters":[]}')],
+    ['text as a number', answer('application/json', '{"version":"1","namespaces":[],"stores":[],"zones":[{"name":"a","size":"x"}],'
+        . '"reset":[{"window":60,"window_type":"fixed","counter":null,"rate":"1"}],"counters":[],"window_sizes":[60],"rate":1,'
+        . '"current":"x","followed":1,"keys":[{"key":"a","rejected":"1","error":0}]}')],
     ['a redirection',  "HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"],
     ['no content',     "HTTP/1.1 204 No Content\r\n\r\n"],
     ['a page of 502',  answer('text/html', '<html>Bad Gateway</html>', '502 Bad Gateway')],
@@ -153,7 +156,7 @@ for (
     local $ENV{RATELIMIT_TIMEOUT} = $text eq 'HANG' ? 1 : 20;
     my @commands = (['status'], [qw(reset k)]);
     pop @commands if $text =~ /HANG|ENDLESS/;
-    push @commands, [qw(show k)], ['top'], ['sync'] if $name =~ /^(?:text|other fields)\z/;
+    push @commands, [qw(show k)], ['top'], ['sync'] if $name =~ /^(?:text|other fields|text as a number)\z/;
     for my $command (@commands) {
         my $got = ratelimitctl('-a', 'http://127.0.0.1:' . ($port + 6), @$command);
         is("$got->[0] '$got->[1]'", "3 ''", "$name: @$command ends with 3, and prints nothing");
