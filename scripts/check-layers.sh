@@ -24,7 +24,7 @@ my %layer_rank = map { $layers[$_] => $_ } 0 .. $#layers;
 my %policy_rank = map { my $rank = $_; map { $_ => $rank } @{ $policy[$rank] } } 0 .. $#policy;
 my %safe = map { $_ => 1 } qw(policy store conf engine library);
 # Modules that call the system, outside of nginx.
-my %of_system = map { $_ => 1 } ('broker shared shared_queues', 'broker wake eventfd', 'broker wake timer', 'table words mapping', 'table words system');
+my %of_system = map { $_ => 1 } ('broker shared shared_queues', 'broker wake', 'table words mapping', 'table words system');
 # Modules that read clocks, outside of nginx.
 my %of_clock = map { $_ => 1 } ('table words system', 'engine machine');
 my $clock = qr/\b(?:SystemTime|Instant)::now\b|\.elapsed\s*\(|\b(?:clock_gettime|gettimeofday)\b

@@ -8,7 +8,7 @@ use super::shared::breaker::Circuit;
 use super::shared::message::{Reply, messages, reply, write_ask};
 use super::shared::shared_queues::{CAPACITY, SharedQueues, WorkerQueues, write_messages};
 use super::shared::tenure::Term;
-use super::wake::eventfd::EventFd;
+use super::wake::EventFd;
 use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::{Few, Question};
 use crate::table::MonotonicMillis;

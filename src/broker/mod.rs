@@ -1,7 +1,7 @@
 //! The broker: one thread of a node, which asks the stores about the requests of all workers; and
 //! the queues between them.
 //!
-//! A folder uses only those above it in this list:
+//! A file or folder uses only those above it in this list:
 //!
 //! - [`wake`]: how one thread or process wakes another
 //! - [`shared`]: rings and other words that the workers share
@@ -9,8 +9,7 @@
 //!
 //! A worker asks through its `client`, and stores those who wait for an answer in `waiters`.
 //!
-//! Unsafe code is only in the files that call the system: [`shared::shared_queues`],
-//! [`wake::eventfd`] and [`wake::timer`].
+//! Unsafe code is only in the files that call the system: [`shared::shared_queues`] and [`wake`].
 #![deny(unsafe_code)]
 
 #[cfg(not(loom))]
@@ -22,19 +21,16 @@ mod tests;
 #[cfg(not(loom))]
 mod waiters;
 #[cfg(not(loom))]
+#[allow(unsafe_code, reason = "calls the system")]
 mod wake;
 
 #[cfg(not(loom))]
 pub use client::Client;
 pub use serving::batching::BatchingDelay;
 #[cfg(not(loom))]
-pub use serving::decided::DecidedNamespace;
+pub use serving::exchange::DecidedNamespace;
 #[cfg(not(loom))]
-pub use serving::exchange::DeciderTasks;
-#[cfg(not(loom))]
-pub use serving::serve::{Broker, DecidingStore};
-#[cfg(not(loom))]
-pub use serving::source::DeciderSource;
+pub use serving::serve::{Broker, DeciderSource, DeciderTasks, DecidingStore};
 #[cfg(not(loom))]
 pub use serving::store_event::{KnownBefore, Observer, Severity, StoreEvent, WatchedStore};
 #[cfg(not(loom))]
@@ -50,8 +46,4 @@ pub use shared::tenure::{FencedWord, Replaced, Tenure, TenureLooks, Term};
 #[cfg(not(loom))]
 pub use waiters::{Asker, KINDS, Waiters};
 #[cfg(not(loom))]
-pub use wake::bells::Bells;
-#[cfg(not(loom))]
-pub use wake::event_loop_queue::EventLoopQueue;
-#[cfg(not(loom))]
-pub use wake::eventfd::EventFd;
+pub use wake::{Bells, EventFd, EventLoopQueue};

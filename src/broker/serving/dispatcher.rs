@@ -14,7 +14,7 @@ use super::store_event::StoreEvent;
 use crate::broker::shared::message::{Reader, messages, write_reply};
 use crate::broker::shared::shared_queues::{SharedQueues, write_messages};
 use crate::broker::shared::tenure::{Replaced, Term};
-use crate::broker::wake::event_loop_queue::EventLoopQueue;
+use crate::broker::wake::EventLoopQueue;
 use crate::store::contract::decision::Answer;
 use crate::table::MonotonicMillis;
 

@@ -1,6 +1,8 @@
 //! The task of a decider: it connects, sends one exchange after another, and probes the store while
 //! it is down.
 
+use core::any::Any;
+use core::fmt;
 use core::hash::BuildHasher as _;
 use core::ops::Range;
 use core::pin::pin;
@@ -10,25 +12,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use futures_util::future::{FutureExt as _, select};
-use tokio::task::JoinSet;
 
 use super::backlog::{Backlog, Gathered, ReplyTo};
 use super::batching::BatchingDelay;
-use super::decided::DecidedNamespace;
 use super::dispatcher::Dispatcher;
 use super::store_event::{KnownBefore, Observer, WatchedStore};
 use crate::broker::shared::shared_queues::DeciderState;
 use crate::broker::shared::store_clock::LearnedClock;
-use crate::broker::wake::timer::Timer;
+use crate::broker::wake::Timer;
 use crate::policy::reserve::Grants;
 use crate::store::contract::decision::{
     Answer, AskedCounter, Certainty, Decided, Decider, Few, Question,
 };
 use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{Epoch, NodeId, Shard};
-use crate::store::registry::StoreVisitor;
 use crate::store::retry::Retries;
-use crate::table::{MonotonicMillis, SyncState};
+use crate::table::{CounterTable, MonotonicMillis, NamespaceIndex, SyncState};
 
 /// Interval in which the workers' rings are drained while a store is down, so that they do not fill
 /// up.
@@ -50,6 +49,27 @@ pub(super) struct DeciderTask {
     pub(super) namespaces: Rc<[DecidedNamespace]>,
 }
 
+/// A namespace that a store decides.
+#[derive(Clone)]
+pub struct DecidedNamespace {
+    /// The name.
+    pub name: Arc<str>,
+    /// The table with its counters.
+    pub table: &'static CounterTable<'static>,
+    /// The namespace's index in the table's directory.
+    pub index: NamespaceIndex,
+    /// Sync states of its shards, if hits are reserved; otherwise empty.
+    pub granted: Vec<SyncState<'static>>,
+    /// Keeps the mapped table alive.
+    pub lent: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for DecidedNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DecidedNamespace").field(&self.name).finish()
+    }
+}
+
 /// The state of a running task.
 struct Served<'t, D> {
     store: D,
@@ -57,26 +77,6 @@ struct Served<'t, D> {
     state: DeciderState<'t>,
     backlog: &'t Backlog,
     retries: Retries,
-}
-
-/// The tasks of a store, which get their deciders by [`StoreVisitor`].
-pub struct DeciderTasks<'t> {
-    pub(super) tasks: Vec<DeciderTask>,
-    pub(super) node: NodeId,
-    pub(super) running: &'t mut JoinSet<()>,
-}
-
-/// Starts each task with a decider of its own.
-impl StoreVisitor for DeciderTasks<'_> {
-    type Output = ();
-
-    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
-        let store = connect();
-        for task in self.tasks {
-            let store = store.share().unwrap_or_else(&connect);
-            self.running.spawn_local(task.serve(store, self.node));
-        }
-    }
 }
 
 /// The pauses of a task between exchanges.
@@ -90,7 +90,7 @@ struct Pauses {
 
 impl DeciderTask {
     /// Answers questions until the dispatcher is closed.
-    async fn serve(self, store: impl Decider, node: NodeId) {
+    pub(super) async fn serve(self, store: impl Decider, node: NodeId) {
         let (Some(state), Some(backlog)) = (
             self.dispatcher.queues.decider(self.decider),
             self.dispatcher.backlogs.get(self.decider),

@@ -3,7 +3,6 @@
 //! - [`turn`]: waits for its turn to be the broker; [`serve`]: serves; [`dispatcher`]: sorts
 //!   questions by decider
 //! - [`backlog`], [`batching`], [`exchange`]: the questions to a decider, and its exchanges
-//! - [`source`], [`decided`]: deciders, and the namespaces that they decide
 //! - [`unsent`]: hits that were admitted while a store was down; [`store_event`]: log lines about
 //!   stores
 
@@ -11,15 +10,11 @@
 pub(super) mod backlog;
 pub(super) mod batching;
 #[cfg(not(loom))]
-pub(super) mod decided;
-#[cfg(not(loom))]
 pub(super) mod dispatcher;
 #[cfg(not(loom))]
 pub(super) mod exchange;
 #[cfg(not(loom))]
 pub(super) mod serve;
-#[cfg(not(loom))]
-pub(super) mod source;
 #[cfg(not(loom))]
 pub(super) mod store_event;
 #[cfg(not(loom))]

@@ -14,17 +14,16 @@ use futures_util::future::{FutureExt as _, join, select};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::decided::DecidedNamespace;
 use super::dispatcher::Dispatcher;
-use super::exchange::{DeciderTask, DeciderTasks};
-use super::source::DeciderSource;
+use super::exchange::{DecidedNamespace, DeciderTask};
 use super::store_event::{StoreEvent, WatchedStore};
 use super::turn::Turn;
 use crate::broker::shared::shared_queues::SharedQueues;
-use crate::broker::wake::event_loop_queue::EventLoopQueue;
+use crate::broker::wake::EventLoopQueue;
 use crate::policy::algorithm::StoredKind;
-use crate::store::contract::decision::Question;
+use crate::store::contract::decision::{Decider, Question};
 use crate::store::contract::strategy::{NodeId, Shard};
+use crate::store::registry::{StoreSettings, StoreVisitor};
 
 /// A worker's candidate for the broker, which serves when its [turn](super::turn) comes.
 #[derive(Clone)]
@@ -54,6 +53,38 @@ pub struct DecidingStore {
     pub is_divided: bool,
     /// The namespaces that it decides.
     pub namespaces: Vec<DecidedNamespace>,
+}
+
+/// A source of a store's deciders, by which the broker connects to the store.
+pub trait DeciderSource: Send + Sync {
+    /// Starts `tasks` with deciders of the store, which connect at their first use.
+    fn connect(&self, tasks: DeciderTasks<'_>);
+}
+
+impl DeciderSource for StoreSettings {
+    fn connect(&self, tasks: DeciderTasks<'_>) {
+        self.visit(tasks);
+    }
+}
+
+/// The tasks of a store, which get their deciders by [`StoreVisitor`].
+pub struct DeciderTasks<'t> {
+    tasks: Vec<DeciderTask>,
+    node: NodeId,
+    running: &'t mut JoinSet<()>,
+}
+
+/// Starts each task with a decider of its own.
+impl StoreVisitor for DeciderTasks<'_> {
+    type Output = ();
+
+    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
+        let store = connect();
+        for task in self.tasks {
+            let store = store.share().unwrap_or_else(&connect);
+            self.running.spawn_local(task.serve(store, self.node));
+        }
+    }
 }
 
 impl Broker {

@@ -13,7 +13,7 @@ use super::message::messages;
 use super::ring::{CACHE_LINE, Ring};
 use super::store_clock::StoreClock;
 use super::tenure::Tenure;
-use crate::broker::wake::eventfd::{EventFd, opened};
+use crate::broker::wake::{EventFd, opened};
 
 /// The rings and the states of deciders. The workers inherit them from the master.
 #[derive(Debug)]
