@@ -6,10 +6,13 @@ use std::rc::Rc;
 use super::configuration::Configuration;
 use super::level::LevelConf;
 use super::level::rules::Rules;
+use super::listed::{self, ListedRule, RuleOnLevel};
 use super::review::sharing::{Shared, Sharing};
 use super::words::message::Message;
+use super::words::settings::Phase;
 use super::words::text::names;
 use crate::policy::options::shown;
+use crate::table::Outcome;
 
 /// The maximum number of pairs of limits sharing a counter that get a warning each.
 const MOST_PAIRS: usize = 20;
@@ -32,11 +35,14 @@ pub struct AppliedRules<T> {
     unreached: Vec<usize>,
 }
 
-/// The rules that apply on a level, and the level's key as it is written.
+/// The rules that apply on a level, with the level's settings.
 #[derive(Debug)]
 struct AppliedLevel<T> {
     rules: Rc<Rules<T>>,
+    /// The level's key, as it is written.
     key: Box<[u8]>,
+    phase: Phase,
+    is_dry_run: bool,
     /// Whether `auth_basic` applies, but runs only after the rules.
     is_before_auth: bool,
 }
@@ -55,18 +61,33 @@ impl<T> AppliedRules<T> {
             self.unreached.extend(rules.rules().first().map(|rule| rule.number));
         }
         let is_before_auth = level.is_before_basic_auth();
-        let key = level.written_key();
+        let (key, settings) = (level.written_key(), level.settings());
+        let (phase, is_dry_run) = (settings.phase, settings.refusal == Outcome::RejectedDryRun);
         // Most locations inherit the same rules and key as the one before.
         let last = self.levels.last();
         let is_like = |last: &&AppliedLevel<T>| {
             Rc::ptr_eq(&last.rules, rules)
                 && *last.key == *key
+                && (last.phase, last.is_dry_run) == (phase, is_dry_run)
                 && last.is_before_auth == is_before_auth
         };
         if last.filter(is_like).is_none() {
             let (rules, key) = (rules.clone(), key.into());
-            self.levels.push(AppliedLevel { rules, key, is_before_auth });
+            self.levels.push(AppliedLevel { rules, key, phase, is_dry_run, is_before_auth });
         }
+    }
+
+    /// Returns the recorded rules, in the order of the configuration.
+    pub fn listed(&self) -> Vec<ListedRule> {
+        listed::list(self.levels.iter().flat_map(|level| {
+            let AppliedLevel { rules, key, phase, is_dry_run, .. } = level;
+            rules.rules().iter().map(|rule| RuleOnLevel {
+                rule,
+                key: rule.written_key(key),
+                phase: *phase,
+                is_dry_run: *is_dry_run,
+            })
+        }))
     }
 
     /// Returns the warnings about applied rules; every level must have been recorded.

@@ -10,7 +10,7 @@
 //! - [`level`]: `http`, a `server` or a `location`
 //!
 //! After the last directive, `resolve` makes an immutable [`configuration`]. Then levels inherit, which determines
-//! where rules are [`applied`]. [`defined`] has the namespaces that callers of the library define.
+//! where rules are [`applied`]; [`listed`] is their list for users. [`defined`] has the namespaces that callers of the library define.
 //!
 //! The trait [`Nginx`](words::nginx::Nginx) stands for the facts and services of nginx, and for files. The shell
 //! implements it; tests have an implementation of their own.
@@ -21,6 +21,7 @@ pub mod configuration;
 pub mod defined;
 pub mod http;
 pub mod level;
+pub mod listed;
 pub mod namespace;
 mod ratelimit;
 pub mod reader;

@@ -197,7 +197,7 @@ unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
 fn install(conf: &mut Conf<'_>) -> Option<()> {
     match Module::main_conf(conf) {
         Some(main) => {
-            main.warn_of_applied(conf);
+            main.list_applied(conf);
             match main.has_rules() {
                 true => handler::install(conf, main),
                 false => Some(()),

@@ -104,6 +104,16 @@ pub enum Phase {
     Precontent,
 }
 
+impl Phase {
+    /// Returns the name, as in `ratelimit_phase`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Preaccess => "preaccess",
+            Phase::Precontent => "precontent",
+        }
+    }
+}
+
 /// Content that this module sets for a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {

@@ -1,9 +1,10 @@
 //! The JSON API: its calls, and their answers.
 //!
 //! - [`request`]: parsing a call; [`site`]: the site that sends it; [`error`]: errors
-//! - [`overview`], [`health`](health()), [`namespaces`](Namespaces), [`namespace`](namespace()), [`key`](key()),
-//!   [`reset`](reset()), [`counters`](counters()), [`synced`](synced()), [`top`](top()): the answers
-//! - [`counting`]: the settings that answers depend on; [`call_limit`]: the limit of a call; [`json`]: the format
+//! - [`overview`], [`health`](health()), [`namespaces`](namespaces()), [`namespace`](namespace()), [`key`](key()),
+//!   [`reset`](reset()), [`counters`](counters()), [`synced`](synced()), [`top`](top()), [`rules`](rules()): the answers
+//! - [`counting`]: the settings that answers depend on; [`call_limit`]: the limit of a call; [`json`], [`list`]: the
+//!   format
 //! - [`store_call`], [`store_reset`]: calls that a store decides about
 
 mod call_limit;
@@ -12,11 +13,12 @@ mod error;
 mod health;
 mod json;
 mod key;
+mod list;
 mod namespace;
-mod namespaces;
 mod overview;
 mod request;
 mod reset;
+mod rules;
 mod site;
 mod store_call;
 mod store_reset;
@@ -29,11 +31,11 @@ pub use counting::Counting;
 pub use error::{ApiError, no_namespace};
 pub use health::{Health, health};
 pub use key::key;
-pub use namespace::namespace;
-pub use namespaces::Namespaces;
+pub use namespace::{namespace, namespaces};
 pub use overview::Overview;
-pub use request::{ApiCall, ApiRequest, CountersCall, KeyCall};
+pub use request::{ApiCall, ApiRequest, CountersCall, ExplainCall, KeyCall};
 pub use reset::{counters, reset};
+pub use rules::{explain, rules};
 pub use site::Sender;
 pub use store_call::StoreCall;
 pub use store_reset::AfterStore;

@@ -1,11 +1,19 @@
-//! The answer to a request for the state of a namespace.
+//! The answers to requests for the names of namespaces, and for the state of one.
 
 use serde::Serialize;
 
 use super::json::{Thousandths, json, object};
+use super::list::ListBody;
 use crate::engine::report::status::NamespaceStatus;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
+
+/// Answers [`ApiCall::Namespaces`](super::ApiCall::Namespaces) with these names.
+pub fn namespaces<'n>(
+    names: impl Iterator<Item = &'n str>,
+) -> ListBody<impl Iterator<Item = Option<String>>> {
+    ListBody::new("namespaces", names.map(|name| Some(json(&name))))
+}
 
 /// Answers [`ApiCall::Namespace`](super::ApiCall::Namespace) for a namespace that counts in windows of `sizes`.
 pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> String {

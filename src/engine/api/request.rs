@@ -51,6 +51,25 @@ pub enum ApiCall {
     Sync(Vec<u8>),
     /// The most rejected keys of the namespace with this name, and their maximum number.
     Top(Vec<u8>, usize),
+    /// The rules of the namespace with this name.
+    Rules(Vec<u8>),
+    /// What the rules say about a key.
+    Explain(ExplainCall),
+}
+
+/// A call about the rules under which a key is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainCall {
+    /// The name of the namespace.
+    pub namespace: Vec<u8>,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The cost of the hit; `None` for that of each rule.
+    pub cost: Option<Hits>,
+    /// The hits of limits that are variable.
+    pub limit: Option<Hits>,
+    /// Whether rules are meant under which the key has no hits, too.
+    pub has_all: bool,
 }
 
 /// A call about one counter.
@@ -92,8 +111,13 @@ enum Resource {
     Top(Vec<u8>),
     /// The keys of a namespace, with the key in the path if there is one.
     Keys(Vec<u8>, Option<Vec<u8>>),
+    /// What the rules of a namespace say about a key, with the key in the path if there is one.
+    Explain(Vec<u8>, Option<Vec<u8>>),
     Sync(Vec<u8>),
 }
+
+/// The end of a path that asks for an explanation.
+const EXPLAIN: &[u8] = b"/explain";
 
 impl ApiRequest<'_> {
     /// Parses the request.
@@ -106,7 +130,7 @@ impl ApiRequest<'_> {
         let resource = self.resource();
         let resource = resource.ok_or_else(|| ApiError::new(404, "there is nothing here"))?;
         let allow = match resource {
-            Resource::Plain(_) | Resource::Top(_) => "GET, HEAD",
+            Resource::Plain(_) | Resource::Top(_) | Resource::Explain(..) => "GET, HEAD",
             Resource::Keys(..) => "GET, HEAD, POST, DELETE",
             Resource::Sync(_) => "POST",
         };
@@ -137,7 +161,18 @@ impl ApiRequest<'_> {
             Resource::Keys(namespace, key) => self.key_call(namespace, key).map(ApiCall::Key),
             Resource::Sync(name) => Ok(ApiCall::Sync(name)),
             Resource::Top(name) => self.top_call(name),
+            Resource::Explain(namespace, key) => self.explain_call(namespace, key),
         }
+    }
+
+    fn explain_call(&self, namespace: Vec<u8>, key: Option<Vec<u8>>) -> Result<ApiCall, ApiError> {
+        Ok(ApiCall::Explain(ExplainCall {
+            namespace,
+            key: self.key(key)?,
+            cost: self.hits("cost")?,
+            limit: self.hits("limit")?,
+            has_all: self.is_about_all()?,
+        }))
     }
 
     /// Whether the call is about all counters of a key: `all=1`.
@@ -194,18 +229,29 @@ impl ApiRequest<'_> {
                 let before = before.saturating_sub(key.len());
                 let path = [self.prefix, self.path].concat();
                 let raw = self.raw_key(path.get(..before).unwrap_or_default());
-                let key = raw.unwrap_or_else(|| without_slash(key).to_vec());
-                Some(Resource::Keys(name, Some(key).filter(|it| !it.is_empty())))
+                let (key, is_explained) = match raw {
+                    Some((raw, key)) => (key, raw.ends_with(EXPLAIN)),
+                    None => (without_slash(key).to_vec(), without_slash(key).ends_with(EXPLAIN)),
+                };
+                // `keys/explain` is a key, unless another one is in the query.
+                if key == b"explain" && self.parameter("key").is_ok_and(|it| it.is_some()) {
+                    return Some(Resource::Explain(name, None));
+                }
+                Some(match key.strip_suffix(EXPLAIN).filter(|_| is_explained) {
+                    Some(key) => Resource::Explain(name, Some(key.to_vec())),
+                    None => Resource::Keys(name, Some(key).filter(|it| !it.is_empty())),
+                })
             }
+            (Some(b"rules"), None | Some(b"")) => Some(Resource::Plain(ApiCall::Rules(name))),
             (Some(b"sync"), None | Some(b"")) => Some(Resource::Sync(name)),
             (Some(b"top"), None | Some(b"")) => Some(Resource::Top(name)),
             _ => None,
         }
     }
 
-    /// Returns the key behind `before` (which ends with a slash) in the path as sent; `None` if that path begins with
-    /// something else.
-    fn raw_key(&self, before: &[u8]) -> Option<Vec<u8>> {
+    /// Returns the key behind `before` (which ends with a slash) in the path as sent, and decoded; `None` if that path
+    /// begins with something else.
+    fn raw_key(&self, before: &[u8]) -> Option<(&[u8], Vec<u8>)> {
         // Reads each byte only once, since the client chooses the length.
         let mut rest = self.raw_path;
         let mut is_slash = false;
@@ -218,28 +264,36 @@ impl ApiRequest<'_> {
             }
         }
         // A slash sent as `%2F` is part of a name.
-        is_slash.then(|| decode(without_slash(rest), false).ok())?
+        let raw = without_slash(rest);
+        Some((raw, decode(raw, false).ok()?)).filter(|_| is_slash)
+    }
+
+    /// Returns the key in the path or in the query.
+    fn key(&self, in_path: Option<Vec<u8>>) -> Result<Vec<u8>, ApiError> {
+        match (in_path, self.parameter("key")?) {
+            (Some(_), Some(_)) => Err(invalid("key", "the path has a key already")),
+            (Some(key), None) | (None, Some(key)) => Ok(key),
+            (None, None) => {
+                let message = "no key: expected .../keys/{key} or .../keys?key={key}";
+                Err(ApiError::new(400, message))
+            }
+        }
+    }
+
+    /// Returns the value of a parameter that is a number of hits.
+    fn hits(&self, name: &str) -> Result<Option<Hits>, ApiError> {
+        self.parsed(name, |text| {
+            Hits::parse(text).map_err(|error| format!("expected a decimal ({error})"))
+        })
     }
 
     fn key_call(&self, namespace: Vec<u8>, key: Option<Vec<u8>>) -> Result<KeyCall, ApiError> {
-        let key = match (key, self.parameter("key")?) {
-            (Some(_), Some(_)) => return Err(invalid("key", "the path has a key already")),
-            (Some(key), None) | (None, Some(key)) => key,
-            (None, None) => {
-                let message = "no key: expected .../keys/{key} or .../keys?key={key}";
-                return Err(ApiError::new(400, message));
-            }
-        };
+        let key = self.key(key)?;
         let counter = |name: &[u8]| valid_name("counter", name).map(str::to_owned);
         let counter = self.parsed("counter", counter)?.filter(|name| name != "default");
-        let hits = |name| {
-            self.parsed(name, |text| {
-                Hits::parse(text).map_err(|error| format!("expected a decimal ({error})"))
-            })
-        };
         let window = self.parsed("window", WindowSize::parse)?;
         let algorithm = self.parsed("window_type", Algorithm::parse)?;
-        let (limit, burst) = (hits("limit")?, hits("burst")?);
+        let (limit, burst) = (self.hits("limit")?, self.hits("burst")?);
         let rate = self.parsed("rate", |text| {
             parse_rate(text).ok_or("expected hits and a time, such as 10/1s or 0.5/1m")
         })?;
@@ -261,7 +315,7 @@ impl ApiRequest<'_> {
             None => (window, algorithm.unwrap_or_default(), Hits::ZERO, limit),
         };
         let increment = match self.method {
-            b"POST" => Some(hits("value")?.unwrap_or(Hits::ONE)),
+            b"POST" => Some(self.hits("value")?.unwrap_or(Hits::ONE)),
             _ => None,
         };
         Ok(KeyCall { namespace, key, counter, window, algorithm, rate, limit, increment })

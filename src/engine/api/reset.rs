@@ -119,20 +119,24 @@ impl KeyCounter {
     /// Returns the counter's part of an answer; `None` if `reading` has no hits.
     pub(super) fn body(&self, reading: &Reading) -> Option<CounterBody> {
         let rate = self.algorithm.rate(self.size, reading);
-        let has_hits = match self.algorithm.kind() {
-            StoredKind::Windows => {
-                let counts = reading.windows();
-                [counts.current, counts.previous].iter().any(|hits| *hits != Hits::ZERO)
-            }
-            StoredKind::Level(_) | StoredKind::Log => rate != Hits::ZERO,
-        };
-        has_hits.then(|| CounterBody {
+        has_hits(self.algorithm, self.size, reading).then(|| CounterBody {
             window: Thousandths::of(self.size.millis()),
             window_type: self.algorithm.name(),
             counter: self.name.clone(),
             rate: rate.into(),
             leak: self.algorithm.is_of_rates().then(|| format!("{}/{}", self.rate, self.size)),
         })
+    }
+}
+
+/// Whether a counter with this reading has hits.
+pub(super) fn has_hits(algorithm: Algorithm, size: WindowSize, reading: &Reading) -> bool {
+    match algorithm.kind() {
+        StoredKind::Windows => {
+            let counts = reading.windows();
+            [counts.current, counts.previous].iter().any(|hits| *hits != Hits::ZERO)
+        }
+        StoredKind::Level(_) | StoredKind::Log => algorithm.rate(size, reading) != Hits::ZERO,
     }
 }
 

@@ -4,7 +4,7 @@ use super::bound_limit::{BoundLimit, ChargePath};
 use super::charge::{Charge, Charges};
 use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
-use crate::policy::limit::Limit;
+use crate::policy::limit::{Limit, Verdict};
 use crate::policy::window::Clock;
 use crate::table::{Admission, AskedHit, Counted, Identity, Key, Outcome, Receipt};
 
@@ -238,10 +238,9 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         cost: Hits,
         clock: &impl Clock,
     ) {
-        let (counter, hits) = bound.at(hits);
-        let asked = AskedHit { limit: hits, cost };
-        let reading = bound.table.read_for(&counter, *key, asked, clock);
-        let admitted = admits(&bound.limit, hits, reading, Hits::ZERO, cost);
+        // Notes a rate that the request has brought.
+        bound.at(hits);
+        let Verdict { hits, reading, admitted, .. } = bound.verdict(hits, *key, cost, clock);
         self.note(bound, hits, key, cost, reading, admitted);
     }
 
@@ -310,6 +309,16 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             refund(self.charges.as_mut_slice());
         }
         refusal
+    }
+}
+
+impl BoundLimit<'_> {
+    /// Returns what the limit, of `told` hits or of this rate, says about a hit of `key`. Changes nothing.
+    pub fn verdict(&self, told: Hits, key: Key<'_>, cost: Hits, clock: &impl Clock) -> Verdict<'_> {
+        let (counter, hits) = (self.counter_at(told), self.limit.most(told));
+        let reading = self.table.read_for(&counter, key, AskedHit { limit: hits, cost }, clock);
+        let admitted = admits(&self.limit, hits, reading, Hits::ZERO, cost);
+        Verdict { limit: &self.limit, hits, reading, cost, admitted }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::conf::configuration::{Configuration, NamespaceConf};
 use crate::conf::defined::{DefineError, NamespaceDefinition};
 use crate::conf::http::HttpConf;
 use crate::conf::level::rules::Rules;
+use crate::conf::listed::ListedRule;
 use crate::conf::words::message::ConfError;
 use crate::engine::report::prometheus::OTHER_POLICIES;
 use crate::engine::{Deciders, Machine, Namespace, RateLimitingError};
@@ -52,6 +53,8 @@ pub(crate) struct MainConf {
     zones: Vec<Rc<Zone>>,
     /// Places and keys of the rules, for warnings.
     applied: RefCell<AppliedRules<Text>>,
+    /// The applied rules. Set when all levels were recorded.
+    pub(super) listed: OnceCell<Vec<ListedRule>>,
     rule_sets: RefCell<RuleSets>,
     /// Content handlers of this module's locations. Set before the configuration is read.
     pub(crate) content_handlers: Option<ContentHandlers>,
@@ -168,11 +171,15 @@ impl MainConf {
         level.set_rules(set.clone());
     }
 
-    /// Warns of rules that have no use where they apply, after all levels were recorded.
-    pub(crate) fn warn_of_applied(&self, conf: &mut Conf<'_>) {
-        for warning in self.applied.take().warnings(self.configuration()) {
+    /// Lists the applied rules, and warns of those that have no use where they apply, after all
+    /// levels were recorded.
+    pub(crate) fn list_applied(&self, conf: &mut Conf<'_>) {
+        let applied = self.applied.take();
+        for warning in applied.warnings(self.configuration()) {
             conf.warn(warning);
         }
+        // Cannot be set before: a configuration is read once.
+        let _ = self.listed.set(applied.listed());
     }
 
     /// Returns the state of the library's callers.

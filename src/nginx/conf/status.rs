@@ -12,6 +12,7 @@ use nginx_sys::NGINX_VERSION;
 use super::main::{MainConf, Policy};
 use super::served::Synchronous;
 use crate::conf::configuration::{NamespaceConf, StoreConf};
+use crate::conf::listed::ListedRule;
 use crate::engine::Namespace;
 use crate::engine::api::Counting;
 use crate::engine::report::status::{
@@ -157,6 +158,13 @@ impl MainConf {
             is_open: conf.is_open(),
         };
         Some((self.namespace(number)?, counting))
+    }
+
+    /// Returns the rules of the namespace with this name. `None` if there is no such namespace.
+    pub(crate) fn rules_of(&self, name: &[u8]) -> Option<impl Iterator<Item = &ListedRule>> {
+        let (number, _) = self.named(name)?;
+        let rules = self.listed.get().map_or(&[][..], |rules| rules);
+        Some(rules.iter().filter(move |rule| rule.namespace == number))
     }
 
     /// Returns the name of a synced namespace, and its store's timeout for one exchange. `None` if

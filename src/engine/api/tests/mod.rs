@@ -3,4 +3,5 @@
 mod key;
 mod request;
 mod reset;
+mod rules;
 mod store_call;

@@ -5,7 +5,7 @@ use crate::engine::api::error::ApiError;
 use crate::engine::api::request::*;
 use crate::engine::api::site::Sender;
 use crate::policy::algorithm::Algorithm;
-use crate::policy::hits::Hits;
+use crate::policy::hits::{Hits, hits};
 use crate::policy::window::WindowSize;
 
 const MINUTE: u64 = 60_000;
@@ -157,6 +157,47 @@ fn a_key_in_a_path_is_the_bytes_that_were_sent() {
         let request = ApiRequest { raw_path: raw_path.as_bytes(), ..request("GET", &path, "") };
         assert_eq!(request.call(), Ok(ApiCall::Key(key_call(key))), "{raw_path}");
     }
+}
+
+#[test]
+fn an_explanation_is_asked_for_behind_a_key() {
+    let explained = |raw_path: &str, path: &str, query: &str| {
+        let (raw_path, path) = (format!("/rl{raw_path}"), path.to_owned());
+        let request = ApiRequest { raw_path: raw_path.as_bytes(), ..request("GET", &path, query) };
+        request.call()
+    };
+    for (raw, path, query, key) in [
+        ("a/explain", "a/explain", "", &b"a"[..]),
+        ("a/explain/", "a/explain/", "", b"a"),
+        ("a%2Fb/explain", "a/b/explain", "", b"a/b"),
+        ("%2F/explain", "explain", "", b"/"),
+        ("explain", "explain", "key=a%00b", b"a\0b"),
+    ] {
+        let base = "/namespaces/api/keys/";
+        let Ok(ApiCall::Explain(call)) =
+            explained(&format!("{base}{raw}"), &format!("{base}{path}"), query)
+        else {
+            panic!("{raw}");
+        };
+        assert_eq!((&call.key[..], call.cost, call.has_all), (key, None, false), "{raw}");
+    }
+    // A key that ends so is encoded.
+    let path = "/namespaces/api/keys/a/explain";
+    let key = explained("/namespaces/api/keys/a%2Fexplain", path, "");
+    assert_eq!(key, Ok(ApiCall::Key(key_call(b"a/explain"))));
+    let key = explained("/namespaces/api/keys/explain", "/namespaces/api/keys/explain", "");
+    assert_eq!(key, Ok(ApiCall::Key(key_call(b"explain"))));
+    let Ok(ApiCall::Explain(call)) = explained(path, path, "cost=2&limit=1.5&all=1") else {
+        panic!("it is an explanation");
+    };
+    assert_eq!((call.cost, call.limit), (Some(hits(2)), Some(Hits::from_thousandths(1500))));
+    assert!(call.has_all);
+    for (query, status) in [("key=b", 400), ("cost=x", 400), ("limit=-1", 400), ("all=2", 400)] {
+        assert_eq!(explained(path, path, query).unwrap_err().status, status, "{query}");
+    }
+    assert_eq!(request("POST", path, "").call().unwrap_err().status, 405);
+    let rules = request("GET", "/namespaces/api/rules/", "").call();
+    assert_eq!(rules, Ok(ApiCall::Rules(b"api".into())));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::nginx::sync;
 use crate::nginx::time::NgxClock;
 
 use crate::engine::api::{
-    self, ApiCall, ApiError, Health, MEDIA_TYPE, Namespaces, Overview, Sender, StoreCall,
+    self, ApiCall, ApiError, Health, MEDIA_TYPE, Overview, Sender, StoreCall,
 };
 use json::{refuse, with_json};
 use pages::Steps;
@@ -129,7 +129,17 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
             return Ok(ApiAnswer::Steps(steps));
         }
         ApiCall::Namespaces => {
-            let steps = Namespaces::new(main.namespace_names());
+            let steps = api::namespaces(main.namespace_names());
+            return Ok(ApiAnswer::Steps(Box::new(steps)));
+        }
+        ApiCall::Rules(name) => {
+            let rules = main.rules_of(name).ok_or_else(api::no_namespace)?;
+            return Ok(ApiAnswer::Steps(Box::new(api::rules(rules))));
+        }
+        ApiCall::Explain(explain) => {
+            let (namespace, _) = counting_in(&explain.namespace)?;
+            let rules = main.rules_of(&explain.namespace).ok_or_else(api::no_namespace)?;
+            let steps = api::explain(explain, namespace, rules, &NgxClock)?;
             return Ok(ApiAnswer::Steps(Box::new(steps)));
         }
         ApiCall::Health => {
