@@ -251,3 +251,45 @@ ratelimit_api: invalid parameter "write=yes": expected write=on, write=off or no
 --- must_die
 --- error_log
 ratelimit_metrics: is duplicate on this level in
+
+
+
+=== what each rule says about a key
+--- config
+    location /api { ratelimit_api; }
+    location /t {
+        ratelimit_key $arg_k;
+        ratelimit api limit=2/366d window=fixed;
+        ratelimit api limit=$arg_l/366d window=moving counter=own cost=$arg_c;
+        ratelimit two rate=1/1s burst=1 key=$arg_user;
+        location /t/dry {
+            ratelimit_dry_run on;
+            ratelimit_phase precontent;
+            empty_gif;
+        }
+        empty_gif;
+    }
+--- request eval
+["GET /api/namespaces/api/rules", "GET /api/namespaces/two/rules/", "GET /api/namespaces/api/keys/k/explain",
+ "GET /t?k=k&l=5&c=2", "GET /t?k=k&l=5&c=2", "GET /t?k=k&l=5&c=2",
+ "GET /api/namespaces/api/keys/k/explain", "GET /api/namespaces/api/keys/explain?key=k&limit=5&cost=1",
+ "GET /api/namespaces/two/keys/u%2Fv/explain?all=1", "GET /api/namespaces/none/rules",
+ "GET /api/namespaces/api/keys/explain"]
+--- error_code eval
+[200, 200, 200, 200, 200, 429, 200, 200, 200, 404, 200]
+--- response_body_like eval
+my $own = sub { my ($phase, $dry) = @_; my $setting = qq("phase":"$phase","dry_run":$dry); 
+    my $one = qr/\{"place":"nginx.conf:\d+","limits":\[\{"name":"api-366d","limit":2,"window":31622400,"window_type":"fixed","burst":null,"delay":null\}\],"key":"\$arg_k","counter":null,"cost":1,$setting\}/;
+    my $two = qr/\{"place":"nginx.conf:\d+","limits":\[\{"name":"api-366d-2","limit":null,"window":31622400,"window_type":"moving","burst":null,"delay":null\}\],"key":"\$arg_k","counter":"own","cost":null,$setting\}/;
+    ($one, $two) };
+my ($a, $b) = $own->('preaccess', 'false');
+my ($c, $d) = $own->('precontent', 'true');
+my $limit = sub { my ($name, @rest) = @_; my $rest = sprintf '"limit":%s,"rate":%s,"remaining":%s,"reset":%s,"admitted":%s,"until":%s', @rest; qr/\{"name":"$name",$rest\}/ };
+my $first = $limit->('api-366d', 2, 2, 0, '[\d.]+', 'false', '[\d.]+');
+my $second = $limit->('api-366d-2', 'null', 4, 'null', 'null', 'null', 'null');
+my $given = $limit->('api-366d-2', 5, 4, 1, '[\d.]+', 'true', 'null');
+[qr/^\{"rules":\[$a,$c,$b,$d\]\}$/, qr/^\{"rules":\[\{"place":"nginx.conf:\d+","limits":\[\{"name":"two-rate","limit":1,"window":1,"window_type":"rate","burst":1,"delay":null\}\],"key":"\$arg_user",.*"dry_run":false\},.*"dry_run":true\}\]\}$/,
+ qr/^\{"rules":\[\]\}$/, (qr/./) x 3,
+ qr/^\{"rules":\[\{"place":"nginx.conf:(\d+)","name":"api-366d","counter":null,"cost":1,"dry_run":false,"limits":\[$first\]\},.*"counter":"own","cost":1,"dry_run":false,"limits":\[$second\]\}/,
+ qr/"limits":\[$given\]/, qr/^\{"rules":\[\{"place":"nginx.conf:\d+","name":"two-rate",.*"limits":\[\{"name":"two-rate","limit":2,"rate":0,"remaining":2,/,
+ qr/no such namespace/, qr/no window/]

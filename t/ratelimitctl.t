@@ -78,6 +78,11 @@ is_answered(ratelimitctl(qw(-n api sync)), 0, qr/^Synced: 1 pushed, \d fetched\.
 is($redis->total(api => $key), 2, 'the store has it');
 is_answered(ratelimitctl(qw(-n local sync)), 1, qr/^ratelimitctl: the namespace is not synced/, 'nothing to sync with');
 
+my $why = ratelimitctl('-n', 'api', 'why', $key);
+is_answered($why, 0, qr/^RULE +LIMIT +COUNTED +OF +ADMITS +AGAIN IN\nnginx\.conf:\d+ +api-\S+ +2 +2 +no +\d+ s\n\z/, 'why');
+is_answered(ratelimitctl(qw(-n api why unseen)), 0, qr/^No rule of namespace api has counted the key lately\.\n\z/, 'why, of another key');
+is_answered(ratelimitctl(qw(-n none why k)), 1, qr/there is no such namespace/, 'why, in no namespace');
+
 # A counter of its own, and another namespace.
 $node->hit(login => $key) for 1, 2;
 $node->hit(local => $key);
@@ -156,7 +161,7 @@ for (
     local $ENV{RATELIMIT_TIMEOUT} = $text eq 'HANG' ? 1 : 20;
     my @commands = (['status'], [qw(reset k)]);
     pop @commands if $text =~ /HANG|ENDLESS/;
-    push @commands, [qw(show k)], ['top'], ['sync'] if $name =~ /^(?:text|other fields|text as a number)\z/;
+    push @commands, [qw(show k)], [qw(why k)], ['top'], ['sync'] if $name =~ /^(?:text|other fields|text as a number)\z/;
     for my $command (@commands) {
         my $got = ratelimitctl('-a', 'http://127.0.0.1:' . ($port + 6), @$command);
         is("$got->[0] '$got->[1]'", "3 ''", "$name: @$command ends with 3, and prints nothing");
