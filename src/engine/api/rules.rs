@@ -49,13 +49,12 @@ fn of_rule(rule: &ListedRule) -> String {
 ///
 /// 400 if the key is empty.
 pub fn explain<'c>(
-    call: &ExplainCall,
+    call: ExplainCall,
     namespace: &'c Namespace<'c>,
     rules: impl Iterator<Item = &'c ListedRule> + 'c,
     clock: &'c impl Clock,
 ) -> Result<ListBody<impl Iterator<Item = Option<String>> + 'c>, ApiError> {
     check_key(&call.key)?;
-    let call = call.clone();
     let rules = rules.map(move |rule| of_key(&call, namespace, rule, clock));
     Ok(ListBody::new("rules", rules))
 }

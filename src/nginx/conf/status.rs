@@ -161,7 +161,10 @@ impl MainConf {
     }
 
     /// Returns the rules of the namespace with this name. `None` if there is no such namespace.
-    pub(crate) fn rules_of(&self, name: &[u8]) -> Option<impl Iterator<Item = &ListedRule>> {
+    pub(crate) fn rules_of<'s>(
+        &'s self,
+        name: &[u8],
+    ) -> Option<impl Iterator<Item = &'s ListedRule> + use<'s>> {
         let (number, _) = self.named(name)?;
         let rules = self.listed.get().map_or(&[][..], |rules| rules);
         Some(rules.iter().filter(move |rule| rule.namespace == number))

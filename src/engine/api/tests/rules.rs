@@ -134,7 +134,7 @@ proptest! {
         for (pause, key) in history {
             let name = [b"a", b"b"][key];
             let all = ExplainCall { has_all: true, ..call(name) };
-            let text: String = explain(&all, &namespace, rules.iter(), &clock).unwrap().collect();
+            let text: String = explain(all.clone(), &namespace, rules.iter(), &clock).unwrap().collect();
             let told: Value = serde_json::from_str(&text).unwrap();
             let limits: Vec<&Value> = told["rules"]
                 .as_array()
@@ -148,7 +148,7 @@ proptest! {
             }
             let is_admitted = limits.iter().all(|limit| limit["admitted"] == json!(true));
             // Reading changed nothing.
-            let again: String = explain(&all, &namespace, rules.iter(), &clock).unwrap().collect();
+            let again: String = explain(all.clone(), &namespace, rules.iter(), &clock).unwrap().collect();
             prop_assert_eq!(&again, &text);
             prop_assert_eq!(served.admits(&rules, name, &shared, &clock), is_admitted, "{}", text);
             now += pause;
@@ -200,7 +200,8 @@ fn an_explanation_tells_each_limit_of_the_rules_that_count_a_key() {
         rule(None, None, vec![variable_rate]),
     ];
     let explained = |call: &ExplainCall| {
-        let text: String = explain(call, &namespace, listed.iter(), &clock).unwrap().collect();
+        let text: String =
+            explain(call.clone(), &namespace, listed.iter(), &clock).unwrap().collect();
         serde_json::from_str::<Value>(&text).unwrap()["rules"].clone()
     };
     assert_eq!(explained(&call(b"k")), json!([]));
@@ -237,6 +238,6 @@ fn an_explanation_tells_each_limit_of_the_rules_that_count_a_key() {
     let all = ExplainCall { has_all: true, ..call(b"k") };
     assert_eq!(explained(&all)[2]["limits"][0]["rate"], Value::Null);
 
-    let error = explain(&call(b""), &namespace, listed.iter(), &clock).err().unwrap();
+    let error = explain(call(b""), &namespace, listed.iter(), &clock).err().unwrap();
     assert_eq!(error.status, 400);
 }

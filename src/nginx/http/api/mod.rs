@@ -139,7 +139,7 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
         ApiCall::Explain(explain) => {
             let (namespace, _) = counting_in(&explain.namespace)?;
             let rules = main.rules_of(&explain.namespace).ok_or_else(api::no_namespace)?;
-            let steps = api::explain(explain, namespace, rules, &NgxClock)?;
+            let steps = api::explain(explain.clone(), namespace, rules, &NgxClock)?;
             return Ok(ApiAnswer::Steps(Box::new(steps)));
         }
         ApiCall::Health => {
