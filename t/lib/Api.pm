@@ -1,4 +1,4 @@
-# Calls of a node's API, at /rw/namespaces/, and what they are answered.
+# A client of a node's HTTP API at /rw/namespaces/.
 
 package Api;
 
@@ -10,11 +10,11 @@ use JSON::PP qw(decode_json);
 
 our @EXPORT = qw($with_api api begin_api);
 
-# The location, for the configuration of a node.
+# The location of the API, for the configuration of a node.
 our $with_api = 'location /rw/ { ratelimit off; ratelimit_api write=on; }';
 
-# Sends a call; returns what waits for its answer: the status, and the object that it is; or, if there is none,
-# what became of the connection.
+# Sends a request; returns a function that waits for the response and returns its status and its decoded JSON object.
+# If there is no valid response, the function returns a description of the failure and an empty object.
 sub begin_api {
     my ($node, $method, $path) = @_;
     my $socket = $node->connection or return sub { return ('no connection', {}) };

@@ -1,4 +1,4 @@
-# What the blocks of a file have in common, for both runners.
+# Helpers that complete the test blocks of a file, for both runners.
 
 package Blocks;
 
@@ -9,8 +9,9 @@ use Exporter qw(import);
 
 our @EXPORT = qw(complete lacks);
 
-# Gives the block what it lacks of these %sections, and of two more: a zone "counters", and that
-# nothing worse than an error is logged where nginx starts.
+# Adds these %sections to the block where it does not have them. By default it also adds a zone
+# "counters"; and, unless the block has must_die, a check that the log has no [emerg], [alert] or
+# [crit].
 sub complete {
     my ($block, %sections) = @_;
 
@@ -23,8 +24,8 @@ sub complete {
 
 my $built_with;
 
-# Whether the block has one of these directives (`directive => 'module'`), and this nginx is built
-# without its module. Then all that is expected of the block is that nginx says so.
+# Returns whether the block uses one of these directives (`directive => 'module'`) while nginx is
+# built without its module. If so, the block expects nothing but the error about the unknown directive.
 sub lacks {
     my ($block, %modules) = @_;
 

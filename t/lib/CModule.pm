@@ -1,5 +1,5 @@
-# Compiles a module in C of lib/ for the nginx under test, in the tree of sources that scripts/lib.sh keeps
-# for it, with the header that other modules include.
+# Compiles a C module of t/lib/ for the nginx under test. It uses the nginx sources that scripts/lib.sh
+# keeps for that version, and the header of the module's C API.
 
 package CModule;
 
@@ -15,7 +15,8 @@ our @EXPORT_OK = qw(compile);
 
 my $root = "$FindBin::Bin/..";
 
-# The path of the .so. It is to be in TEST_NGINX_LOAD_MODULES before lib/Nginx.pm is loaded.
+# Compiles lib/NAME.c and returns the path of the .so. The caller puts it into TEST_NGINX_LOAD_MODULES
+# before it loads lib/Nginx.pm.
 sub compile {
     my ($name) = @_;
     my $dir     = tempdir('module-XXXXXX', TMPDIR => 1, CLEANUP => 1);
@@ -25,7 +26,7 @@ sub compile {
     return $library;
 }
 
-# What the compiler returns for a part of a module, of which it makes nothing.
+# Checks the syntax of a fragment of a C module; returns the exit status of the compiler.
 sub check_syntax {
     my ($code) = @_;
     my $dir = tempdir('module-XXXXXX', TMPDIR => 1, CLEANUP => 1);
@@ -54,7 +55,7 @@ sub tree {
     die "no sources of nginx $version in target/nginx: scripts/build.sh makes them\n";
 }
 
-# The query for a function of the module c_api.
+# Returns the query string that calls a function of the module c_api.
 sub query {
     my ($function, %arguments) = @_;
     return join '&', "f=$function", map { "$_=" . encode($arguments{$_}) } sort keys %arguments;
@@ -66,12 +67,12 @@ sub encode {
     return $value;
 }
 
-# Any number, wrong ones too, as a C library reads it.
+# Numbers, valid and invalid ones, as strtod() reads them.
 my @numbers = (qw(nan inf -inf -1 -0.001 0 0.0001 0.001 1 1.5 60 31622400 31622401 1e11 1e12 1e300 -1e300 abc), '');
 
-# Has `call` call functions of c_api with arguments at random, always the same ones, and these handles among
-# them. Each that is refused is to be told in words, and to have written nothing. Returns how often each code
-# was returned, and how often they were `wrong`.
+# Makes random calls to functions of c_api through `call`, with these handles among the arguments. The seed
+# is fixed. Each refused call must return an error message and must not write its results. Returns the number of
+# calls for each return code, and the number of calls that violate this (`wrong`).
 sub call_at_random {
     my ($call, $calls, @handles) = @_;
     srand 20261123;

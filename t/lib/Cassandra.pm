@@ -1,9 +1,9 @@
-# A keyspace of the test's own in a Cassandra, and what is in it.
+# A private keyspace in a Cassandra server, and queries for its contents.
 #
-# The server is the one that tests share, or one of this test: a start takes seconds, where a test wants
-# dozens. So what becomes of the server is done to what nodes see of it, by a proxy before it (see
-# Proxy.pm): one that was killed refuses, and has lost all when it is back; one that hangs says nothing.
-# Servers that are killed indeed are in cassandra-ring.t.
+# The tests share one server, or else this test starts its own. A start takes seconds, and a test needs
+# dozens of restarts. Therefore a proxy in front of the server simulates its failures (see Proxy.pm).
+# For a killed server, the proxy refuses connections, and the tables are truncated. For a server that
+# hangs, the proxy forwards nothing. cluster-cassandra-ring.t kills real servers.
 
 package Cassandra;
 
@@ -21,12 +21,13 @@ END {
     if ($$ == $test) { eval { $_->drop } for @all }
 }
 
-# port => that which nodes know. Without TEST_CASSANDRA, the server has the 12th and 13th after that.
+# port => the port of the proxy, to which nodes connect. Without TEST_CASSANDRA, the server uses the ports
+# port + 12 and port + 13.
 sub new {
     my ($class, %self) = @_;
     my $self = bless {keyspace => "test_$self{port}_$$", table => 'rl_counters', %self}, $class;
     $self->{server} = CassandraServer->shared($self->{port} + 12);
-    # A push is what has a batch of statements in it.
+    # A push is a BATCH request.
     $self->{proxy} = Proxy->new(port => $self->{port}, to => $self->{server}{port}, push => qr/\x04.{3}\x0d/s);
     $self->{keyspaces} = {};
     push @all, $self;
@@ -37,7 +38,7 @@ sub is_there { system('java -version >/dev/null 2>&1') == 0 }
 
 sub ask { my ($self, @query) = @_; return $self->{server}->ask(@query) }
 
-# As a store that nodes share: see TwoNodes.pm.
+# The interface of a store that nodes share: see TwoNodes.pm.
 
 sub label       { 'Cassandra' }
 sub software    { qr/Cassandra \d+\.\d+/ }
@@ -54,7 +55,7 @@ sub restart     { $_[0]->kill; $_[0]->start }
 sub pause       { $_[0]{proxy}->silence }
 sub go_on       { $_[0]{proxy}->pass }
 
-# Each charges, and then reads: see docs/cassandra.md.
+# Nodes that compete may all be rejected, because each charges before it reads: see docs/cassandra.md.
 sub may_refuse_all { 1 }
 
 sub block { my ($self, $login) = @_; return "database $self->{keyspace}; $login" }
@@ -110,7 +111,8 @@ sub disturbances {
     );
 }
 
-# A user who has a password of its own. The name is no word that anything else has.
+# Returns the name of a user with its own password. The name occurs nowhere else, so that the log can be
+# searched for it.
 sub locked { return "locked-$_[0]{port}-$$" }
 
 sub lock {

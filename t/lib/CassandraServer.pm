@@ -1,4 +1,4 @@
-# A Cassandra of the test's own, or one that tests share, and what is asked of it: see
+# A Cassandra server, private to the test or shared by the tests, and queries to it. It is started by
 # scripts/cassandra/server.sh.
 
 package CassandraServer;
@@ -13,7 +13,7 @@ use FindBin;
 
 my $launcher = "$FindBin::Bin/../scripts/cassandra/server.sh";
 
-my $test = $$;    # children are not to stop it when they end
+my $test = $$;    # child processes must not stop the server when they exit
 my @all;
 
 END {
@@ -21,7 +21,7 @@ END {
     if ($$ == $test) { $_->kill for @all }
 }
 
-# address, port => where it listens; options => of server.sh, as they are written
+# address, port => where the server listens; options => command-line options of server.sh
 sub new {
     my ($class, %self) = @_;
     my $self = bless {address => '127.0.0.1', options => [], %self}, $class;
@@ -30,7 +30,8 @@ sub new {
     return $self;
 }
 
-# The one of the directory TEST_CASSANDRA; without that, one of the test's own, which has the same options.
+# Returns the server whose directory is TEST_CASSANDRA. Without that variable, starts a private server with the
+# same options.
 sub shared {
     my ($class, $port) = @_;
     my $dir = $ENV{TEST_CASSANDRA};
@@ -44,20 +45,21 @@ sub shared {
     return bless {address => $address, port => $its_port, dir => $dir}, $class;
 }
 
-# Starts it, with what it has; with more options.
+# Starts the server with the data that it has, and with more options.
 sub start {
     my ($self, @more) = @_;
     $self->launch('start', @{$self->{options}}, @more, '--address', $self->{address}, '--port', $self->{port});
 }
 
-# Starts one of a ring that has lost its files: it gets from the others, of which one has this address, what it had.
+# Starts a server of a ring after it lost its files. It restores its data from the other servers, with this address
+# as the seed.
 sub start_empty {
     my ($self, $seed) = @_;
     remove_tree("$self->{dir}/data");
     $self->start('--replace', '--seed', $seed);
 }
 
-# As if it had crashed.
+# Kills the server, as in a crash.
 sub kill { $_[0]->launch('kill') }
 
 sub launch {
@@ -76,7 +78,7 @@ sub signal {
     CORE::kill($signal, <$file> + 0);
 }
 
-# The rows of a query: see Cql.pm.
+# Runs a query and returns its rows: see Cql.pm.
 sub ask {
     my ($self, $query, $consistency) = @_;
     if (!$self->{session} || $self->{of} != $$) {
@@ -92,8 +94,8 @@ sub ask {
     die "$query: $error";
 }
 
-# What a namespace has counted in a table: by key, of all windows or of those of so many milliseconds; of
-# one key, if it is named.
+# Returns the counts of a namespace in a table, by key: those of all windows, or only of windows of `size`
+# milliseconds; those of all keys, or only of `key`.
 sub totals {
     my ($self, $table, $namespace, $size, $key) = @_;
     my $epoch = $self->epoch($table, $namespace) // return {};
@@ -107,7 +109,7 @@ sub totals {
     return \%totals;
 }
 
-# The epoch of a namespace; undef if there is none.
+# Returns the epoch of a namespace, or undef if there is none.
 sub epoch {
     my ($self, $table, $namespace) = @_;
     my $query = "SELECT epoch FROM ${table}_shards WHERE namespace = '$namespace' AND shard = 0";
@@ -116,7 +118,7 @@ sub epoch {
     return $row && $row->{epoch};
 }
 
-# The tables of a keyspace.
+# Returns the tables of a keyspace.
 sub tables {
     my ($self, $keyspace) = @_;
     my @rows = $self->ask("SELECT table_name FROM system_schema.tables WHERE keyspace_name = '$keyspace'");

@@ -1,4 +1,4 @@
-# Certificates of the test's own.
+# Certificates for TLS tests, made with openssl.
 
 package Certificate;
 
@@ -11,7 +11,7 @@ our @EXPORT = qw(certificate issued_certificate);
 
 my $NEW_KEY = '-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes';
 
-# Makes one that is self-signed in the directory; gives the directives with which nginx uses it.
+# Makes a self-signed certificate in the directory; returns the nginx directives that use it.
 sub certificate {
     my ($directory) = @_;
     my ($key, $certificate) = ("$directory/key.pem", "$directory/certificate.pem");
@@ -19,7 +19,8 @@ sub certificate {
     return "ssl_certificate $certificate; ssl_certificate_key $key;";
 }
 
-# Makes one for an IP address in the directory (address.pem and its .key), by an authority (roots.pem).
+# Makes a certificate authority (roots.pem) in the directory, and a certificate for an IP address that it issues
+# (ADDRESS.pem and ADDRESS.key).
 sub issued_certificate {
     my ($directory, $address) = @_;
     my $path = "$directory/$address";

@@ -1,6 +1,6 @@
-# What nodes hear of each other's pushes at once, with any store that has a channel.
+# Tests that nodes receive each other's pushes at once, with any store that has a channel.
 #
-# Nothing here waits for a period: it is an hour, and a node is asked to push.
+# No test waits for the sync period, which is an hour: the API makes a node push.
 
 package ChannelTests;
 
@@ -22,7 +22,7 @@ sub channel_conf {
     END
 }
 
-# Waits until so many nodes listen: all, unless a test says otherwise.
+# Waits until this number of nodes listens to the channel; by default, all nodes.
 sub all_listen {
     my ($number) = @_;
     $number //= @nodes;
@@ -30,7 +30,8 @@ sub all_listen {
     eventually(sub { $store->listeners }, $number, 'as many listen');
 }
 
-# Has a node push what it counted. It may not know yet that its connection was cut.
+# Makes a node push its counts. It repeats the call until it succeeds, because the node may not have noticed yet that
+# its connection was cut.
 sub pushes {
     my ($node) = @_;
     my $push = sub {
@@ -43,7 +44,7 @@ sub pushes {
     eventually($push, sub { $_[0] =~ /"status":"ok"/ }, "$node->{name} has pushed");
 }
 
-# Tests that a node comes to know of so many hits of a key, and has not asked for them.
+# Tests that a node learns this total of a key from the channel, without a sync.
 sub hears {
     my ($node, $key, $total) = @_;
     my $asked = $node->sync_status('last_at');
@@ -75,7 +76,7 @@ sub channel_tests {
         hears($b, other => 1);
         hears($b, "any \xff\n'\\ key" => 1);
         hears($b, k => 4);
-        # Whatever was heard, the next sync tells the same.
+        # The next sync does not count again what the channel delivered.
         pushes($b);
         is($b->rate(ask => 'k'), 4, 'it has counted nothing twice');
         is($store->total(api => 'k'), 4, "nor has $label");
@@ -121,7 +122,7 @@ sub channel_tests {
         $a->hit(hit => 'k');
         pushes($a);
         hears($b, k => 1);
-        # The new configuration syncs once, at its beginning.
+        # The new configuration syncs once, when it starts.
         my $synced = $b->sync_status('last_at');
         $b->reload;
         $b->wait_for('the first sync', sub { $b->sync_status('last_at') ne $synced });

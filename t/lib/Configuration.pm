@@ -1,15 +1,16 @@
-# Blocks that are configurations, wrong or odd ones, for both runners.
+# Test blocks with invalid or unusual configurations, for both runners.
 #
-# In a block that must die, the section error_log lists the parts of the one [emerg] line, in
-# their order. The line ends with its place: the line of the block's configuration with the mark
-# `# here`, or else the only line that is more than a brace. A last part in brackets says
-# otherwise: `[file:line]` is another place, and `[no place]` stands for nginx's own messages
-# that have none.
+# In a block with must_die, the section error_log lists the parts of the only [emerg] line, in
+# order. The [emerg] line must end with the position of the error. That is the line of the block's
+# configuration with the mark `# here`; without a mark, it is the only line that has more than a
+# brace. A last part in brackets overrides this: `[file:line]` names another position, and
+# `[no place]` is for messages of nginx itself that name no position.
 #
-# Other blocks must start, and answer a request. There, each line of the section error_log is one
-# [warn] line, and ends with its place: `text [file:line]`. No other is logged.
+# A block without must_die must start and answer a request. Each line of its section error_log has
+# the form `text [file:line]` and expects one [warn] line with that text and position. No other
+# [warn] line may be logged.
 #
-# No log line may have "s3cret" in it, which is what passwords are called.
+# No log line may contain "s3cret", which is the password in all blocks.
 
 package Configuration;
 
@@ -23,7 +24,7 @@ our @EXPORT = qw(configure);
 my @sections = qw(main_config http_config config);
 my $mark     = '# here';
 
-# Makes a test of the block. Where it has no section http_config, $http_config takes its place.
+# Adds the checks to the block. $http_config is used if the block has no section http_config.
 sub configure {
     my ($block, $http_config) = @_;
 
@@ -68,8 +69,8 @@ sub expect_emerg {
     $block->set_value(suppress_stderr    => 1);
 }
 
-# Moves the sections into files of their own, so that their lines have known numbers. Gives the
-# place of the mark: that in the last section with one.
+# Moves each section into its own file, so that the line numbers are known. Returns the position of
+# the mark, from the last section that has one.
 sub include_sections {
     my ($block) = @_;
 
@@ -85,7 +86,8 @@ sub include_sections {
     return $place;
 }
 
-# With a mark at the only line that is more than a brace, if there is such a line.
+# Returns the text with a mark. If it has no mark and exactly one line with more than a brace, adds
+# the mark to that line.
 sub marked {
     my $text = $_[0] =~ s/\s+\z//r;
     return $text if index($text, $mark) >= 0;

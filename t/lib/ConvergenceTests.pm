@@ -1,8 +1,8 @@
-# Nodes that share a store converge, whatever their configuration becomes: on each other's hits, of any
-# keys, in all windows and namespaces. One body for every store, as the conformance suite of src/store
-# is.
+# Tests that nodes that share a store converge on the same counts, for any keys, in all windows and
+# namespaces, also when their configurations change. Every store runs the same tests, as in the conformance
+# suite of src/store.
 #
-# Windows are of 366 days, so that no test meets the end of one (see limit.t).
+# Windows have 366 days, so that none ends during a test (see limit.t).
 
 package ConvergenceTests;
 
@@ -71,7 +71,7 @@ sub convergence_tests {
         my @bytes = grep { !m{[\0./]} } map {chr} 0 .. 255;
         my @keys  = map { join '', map { $bytes[rand @bytes] } 1 .. 1 + $_ % 20, 'x' } 1 .. 990;
         push @keys, @bytes[map { $_ * 20 } 1 .. 9], 'long' x 1000;
-        # By the names that keys have in the store.
+        # The counts are indexed by the names of the keys in the store.
         my (%counts, %extra);
         for my $i (0 .. $#keys) {
             ($i % 2 ? $a : $b)->hit(hit => $keys[$i]);
@@ -205,7 +205,7 @@ sub convergence_tests {
             $a->hit(hit => $signal) for 1 .. 3;
             is($store->total(api => $signal), 0, 'not pushed yet');
         }
-        # nginx does not answer any more when it reloads so: that is its own.
+        # After a reload without a master process, nginx itself no longer answers requests.
         kill HUP => $a->{master};
         eventually(sub { $store->total(api => 'TERM') }, 3, 'a reload pushes what is left');
         eventually(sub { $store->total(api => 'QUIT') }, 3, 'as an end does');
@@ -268,7 +268,7 @@ sub convergence_tests {
         like(join(' ', $a->workers), qr/\b@{[$a->sync_status('lease_pid')]}\b/, 'a worker syncs');
         my $metric = sub { my ($name) = @_; return $a->body('/metrics') =~ /^\Q$name\E (\S+)$/m ? $1 : '' };
         my $connects = 'ratelimit_store_connects_total{store="main"}';
-        # A cycle counts them when it ends.
+        # A sync cycle updates the metric when it ends.
         eventually(sub { $metric->($connects) }, sub { $_[0] > 0 }, 'there have been connections');
         cmp_ok($metric->('ratelimit_store_exchange_duration_seconds_count{store="main"}'), '>', 1, 'and exchanges');
         cmp_ok($metric->('ratelimit_event_loop_hold_seconds_sum'), '>', 0, 'which held the event loop');

@@ -1,10 +1,10 @@
-# A session with a Cassandra, by version 4 of its protocol: for what tests themselves ask.
+# A client of version 4 of the CQL binary protocol, for the queries that the tests themselves make.
 #
-#   my $session = Cql->new(host => '127.0.0.1', port => 9042);    # user, password, if it wants any
-#   my @rows    = $session->ask('SELECT ...');                    # each a hash of values by column
+#   my $session = Cql->new(host => '127.0.0.1', port => 9042);    # user, password: if the server needs them
+#   my @rows    = $session->ask('SELECT ...');                    # each row is a hash from column to value
 #
-# Blobs are bytes, uuids are text, numbers are numbers, lists are arrays; undef is null. Errors die with
-# what the server says. Queries are made with consistency ONE, unless another one is given.
+# A blob is returned as bytes, a uuid as text, a list as an array, null as undef. On an error, the methods die
+# with the message of the server. The default consistency is ONE.
 
 package Cql;
 
@@ -15,16 +15,16 @@ use IO::Select;
 use IO::Socket::INET;
 use Time::HiRes qw(time);
 
-# Of requests and answers.
+# Opcodes of frames.
 use constant {
     ERROR => 0, STARTUP => 1, READY => 2, AUTHENTICATE => 3, QUERY => 7, RESULT => 8,
     AUTH_RESPONSE => 15, AUTH_SUCCESS => 16,
 };
 
-# Of a result, of what follows in it, and of a query.
+# The kind of a result with rows; flags of its metadata; flags of a query.
 use constant {ROWS => 2, ONE_TABLE => 1, MORE_PAGES => 2, PAGE_SIZE => 4, PAGE => 8};
 
-use constant LIMIT => 30;    # seconds, of an answer
+use constant LIMIT => 30;    # the timeout of a response, in seconds
 
 my %consistencies = (ANY => 0, ONE => 1, TWO => 2, THREE => 3, QUORUM => 4, ALL => 5, LOCAL_QUORUM => 6);
 
@@ -41,7 +41,7 @@ sub new {
     return $self;
 }
 
-# The rows of a query, of all pages.
+# Runs a query and returns the rows of all pages.
 sub ask {
     my ($self, $query, $consistency) = @_;
     my $number = $consistencies{$consistency // 'ONE'} // die "no consistency $consistency\n";
@@ -56,7 +56,7 @@ sub ask {
     return @rows;
 }
 
-# Sends a request; returns the kind of the answer, and what is in it.
+# Sends a request; returns the opcode and the body of the response.
 sub exchange {
     my ($self, $kind, $body) = @_;
     local $SIG{PIPE} = 'IGNORE';
@@ -79,7 +79,7 @@ sub receive {
     return $bytes;
 }
 
-# What names the next page, and the rows of this one.
+# Parses a result; returns the paging state, which is undef on the last page, and the rows of this page.
 sub rows {
     my ($answer) = @_;
     my $in = \$answer;
@@ -110,7 +110,7 @@ sub bytes {
     return $length < 0 ? undef : substr $$in, 0, $length, '';
 }
 
-# The number of a type, and those of what it is made of.
+# Parses a type; returns its number, followed by the types of its elements.
 sub type {
     my ($in) = @_;
     my $type = take($in, 'n', 2);

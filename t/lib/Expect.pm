@@ -1,4 +1,4 @@
-# What tests expect of headers: remaining hits, and times up to a window's end.
+# Patterns for response headers: remaining hits, and seconds until the end of a window.
 
 package Expect;
 
@@ -9,14 +9,14 @@ use Exporter qw(import);
 
 our @EXPORT = qw(left seconds_left seconds_between);
 
-# Patterns of the header RateLimit, one for each number of remaining hits of the only limit.
+# Returns patterns for the header RateLimit with one limit, one pattern for each number of remaining hits.
 sub left { return map {qq(RateLimit: "default-366d";r=$_(?:;t=\\d+)?)} @_ }
 
-# A pattern for the seconds to the end of the current window of 366 days, and `more`: some minutes
-# may pass until the request is made.
+# Returns a pattern for the seconds until the end of the current window of 366 days, plus an optional
+# number of seconds. It allows 10 minutes between this call and the request.
 sub seconds_left { return seconds_between($_[0], $_[0]) }
 
-# A pattern for the seconds to that end, and `least` to `most`.
+# Returns the same pattern for the seconds until that end, plus `least` to `most` seconds.
 sub seconds_between {
     my ($least, $most) = map { $_ // 0 } @_;
     my $left = 31622400 - time % 31622400;

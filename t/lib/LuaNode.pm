@@ -1,5 +1,5 @@
-# A node whose nginx has lua-nginx-module, where Debian has it for that nginx: /lua runs what it is sent, and
-# /hit/KEY asks a limiter.
+# A node whose nginx loads Debian's lua-nginx-module. The location /lua runs the Lua code in the request body, and
+# /hit/KEY calls a limiter.
 
 package LuaNode;
 
@@ -10,8 +10,8 @@ use FindBin;
 
 my @modules;
 
-# Whether the nginx under test can load it; then it is in TEST_NGINX_LOAD_MODULES. To be asked before
-# lib/Nginx.pm is loaded.
+# Returns whether the nginx under test can load lua-nginx-module, and if so adds it to TEST_NGINX_LOAD_MODULES.
+# Must be called before lib/Nginx.pm is loaded.
 sub is_there {
     my ($dir) = grep { -e "$_/ngx_http_lua_module.so" } '/usr/lib/nginx/modules' or return;
     my $binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
@@ -23,8 +23,8 @@ sub is_there {
     return 1;
 }
 
-# What is in `http`, where Lua has the library as `rl`, and a table `t`; `init` and `init_worker` are Lua, run where processes begin, `limiter` the options of
-# that of /hit, and `limited` more locations.
+# Returns the configuration of a node. Lua code sees the library as `rl`, and a table `t` for its own use. `init` and
+# `init_worker` are Lua code for init_by_lua and init_worker_by_lua. `limiter` has the options of the limiter of /hit.
 sub conf {
     my (%more) = @_;
     my %lua = (init => '', init_worker => '', limiter => 'limit = 5, window = 366 * 86400', %more);
@@ -63,10 +63,10 @@ sub conf {
     );
 }
 
-# What a piece of Lua returns on a node: whether it did, and what.
+# Runs Lua code on a node; returns whether it succeeded, and its results, separated by spaces.
 sub run { return begin(@_)->() }
 
-# Begins a piece of Lua; returns what waits for its end, and returns the same.
+# Starts Lua code on a node; returns a function that waits for its end and returns the same as `run`.
 sub begin {
     my ($node, $code) = @_;
     my $socket = $node->connection or return sub {"no connection: $!"};
@@ -78,8 +78,9 @@ sub begin {
     };
 }
 
-# Calls functions with arguments at random, the same ones with the same seed. Returns how many calls did
-# something, how many said what was wrong, and `fine`. A namespace `other` may be defined, whose store is not there.
+# Calls random functions of the library with random arguments; the seed determines both. Returns the number of calls
+# that succeeded, the number of calls that returned an error message, and `fine`. A call may define a namespace
+# `other`, whose store is not reachable.
 sub run_at_random {
     my ($node, $calls, $seed, @namespaces) = @_;
     $seed //= 20261123;

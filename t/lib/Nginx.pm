@@ -1,7 +1,7 @@
-# An nginx of the test's own: its processes, its log, its end. What it serves is told by the classes that
-# begin with it: a node of a cluster (lib/Node.pm), the only one that a test has (lib/OwnNginx.pm).
+# An nginx that the test starts itself: its processes, its log and its shutdown. Derived classes define its
+# configuration: a node of a cluster (lib/Node.pm), and the only nginx of a test (lib/OwnNginx.pm).
 #
-# The environment is that of the other tests: TEST_NGINX_BINARY, TEST_NGINX_LOAD_MODULES.
+# It uses the same environment variables as the other tests: TEST_NGINX_BINARY, TEST_NGINX_LOAD_MODULES.
 
 package Nginx;
 
@@ -18,7 +18,7 @@ our @EXPORT_OK = qw($binary wait_until);
 
 our $binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
 my @modules = split ' ', $ENV{TEST_NGINX_LOAD_MODULES} // '';
-my $test    = $$;    # children are not to stop nginx when they end
+my $test    = $$;    # child processes must not stop nginx when they exit
 my @all;
 
 END {
@@ -26,15 +26,15 @@ END {
     if ($$ == $test) { $_->kill_all for @all }
 }
 
-# port => where it listens; name => what messages call it.
+# port => the port that nginx listens on; name => its name in messages.
 #
-# A class has these:
+# A derived class has these methods:
 #
-#   defaults       what is in `conf` if a test says nothing else: `workers`; `single`, 1 for
-#                  `master_process off`; and its own
-#   http           what is in the block `http`, by `conf`
-#   environment    what nginx finds and keeps in its environment; if a test says nothing else, what
-#                  `environment` of `conf` names
+#   defaults       the default options (`conf`): `workers`; `single`, which is 1 for
+#                  `master_process off`; and options of the class
+#   http           the contents of the block `http`, made from `conf`
+#   environment    the environment variables that nginx gets and passes to its workers; by default,
+#                  the option `environment`
 sub new {
     my ($class, %self) = @_;
     my $root = tempdir('nginx-XXXXXX', TMPDIR => 1, CLEANUP => 1);
@@ -45,7 +45,7 @@ sub new {
 
 sub environment { my ($self) = @_; return %{$self->{conf}{environment} // {}} }
 
-# Writes the configuration, with these changes.
+# Changes these options and writes the configuration.
 sub configure {
     my ($self, %changes) = @_;
     my $conf   = $self->{conf} = {%{$self->{conf}}, %changes};
@@ -105,7 +105,7 @@ sub reload {
     $self->begin_reload(%changes)->();
 }
 
-# Returns what waits until it is done.
+# Starts a reload; returns a function that waits until the new workers have replaced the old ones.
 sub begin_reload {
     my ($self, %changes) = @_;
     $self->configure(%changes);
@@ -116,7 +116,7 @@ sub begin_reload {
     };
 }
 
-# Returns how long it took. Nothing grave is in the log but what is expected: this is a test.
+# Stops nginx and returns how long that took. Tests that the log has no warning or error that $expected does not match.
 sub stop {
     my ($self, $expected, $signal) = @_;
     my $took  = $self->end($signal);
@@ -125,7 +125,7 @@ sub stop {
     return $took;
 }
 
-# The same, but no test.
+# Stops nginx and returns how long that took, without testing the log.
 sub end {
     my ($self, $signal) = @_;
     my $begin = time;
@@ -135,7 +135,8 @@ sub end {
     return time - $begin;
 }
 
-# Not before its last process has given its port back: it removes its pid file earlier.
+# Returns whether the master process has exited. Before that, its port may be in use, although its pid file is
+# already removed.
 sub ended { my ($self) = @_; return !is_running($self->{master}) }
 
 sub kill_all {
@@ -147,14 +148,14 @@ sub kill_all {
     delete $self->{master};
 }
 
-# Whether a process is there that has not ended; one that its parent has not noticed the end of has.
+# Returns whether a process is running. A zombie is not.
 sub is_running {
     my ($pid) = @_;
     open my $file, '<', "/proc/$pid/stat" or return 0;
     return (<$file> // ') Z') !~ /\) [ZX]/;
 }
 
-# Whether the workers of the configuration are there, and none of those in @gone.
+# Returns whether as many workers run as are configured, and none of those in @gone.
 sub settled {
     my ($self, @gone) = @_;
     return $self->connection if $self->{conf}{single};
@@ -163,7 +164,7 @@ sub settled {
     return @workers == $self->{conf}{workers} && !grep { $is_gone{$_} } @workers;
 }
 
-# The processes whose parent is the master, but for those that have ended.
+# Returns the child processes of the master that are not zombies.
 sub workers {
     my ($self) = @_;
     my @workers;
@@ -175,7 +176,7 @@ sub workers {
     return sort { $a <=> $b } @workers;
 }
 
-# Whether a process takes new connections.
+# Returns whether a process has a listening socket on the port.
 sub listens {
     my ($self, $pid) = @_;
     open my $file, '<', '/proc/net/tcp' or die "cannot read: $!\n";
@@ -197,8 +198,8 @@ sub logged {
     return scalar grep {/$pattern/} $self->log_lines;
 }
 
-# Those that say that something is wrong. A rejection does not, nor a delay, nor that a store is back, nor what tests
-# mean: limits that admit nothing, and namespaces without rules.
+# Returns the lines with level [warn] or above, except these: rejections, delays, a store that is back, and warnings
+# about configurations that tests intend (limits that admit no request, namespaces without rules).
 sub grave_lines {
     my ($self) = @_;
     my $usual = qr/ratelimit:[ ](?:would[ ]be[ ])?(?:rejected[ ]by|delayed[ ]by|denied,)|ratelimit_store[ ]"[^"]+"[ ]is[ ]back

@@ -1,4 +1,4 @@
-# A node of a cluster: one nginx of several that a test has at once.
+# A node of a cluster: one of several nginx instances that a test runs at once.
 
 package Node;
 
@@ -17,15 +17,15 @@ use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(eventually name_of state_of);
 
-# Its name, which is for messages, and its port.
+# Takes the name of the node, for messages, and its port.
 sub new {
     my ($class, $name, $port) = @_;
     return $class->SUPER::new(name => $name, port => $port);
 }
 
-# http, server: more of the configuration; zone: the size of the zone; rules: for each location
-# `/NAME/KEY` its `ratelimit`; workers; single: 1 for `master_process off`; clock: how far its clock is
-# off, such as '+5s', from its start on.
+# Options: http, server: directives to add to these blocks; zone: the size of the zone; rules: the
+# parameters of `ratelimit` by location, where NAME stands for `/NAME/KEY`; workers: their number;
+# single: 1 for `master_process off`; clock: the offset of the clock, such as '+5s'.
 sub defaults {
     return (http => '', server => '', zone => '4m', rules => {}, workers => 2, single => 0);
 }
@@ -52,7 +52,7 @@ sub http {
 END
 }
 
-# A clock that is off (Debian's package faketime).
+# Shifts the clock by the option `clock`, with Debian's package faketime.
 sub environment {
     my ($self) = @_;
     my $clock = $self->{conf}{clock} or return $self->SUPER::environment;
@@ -60,7 +60,7 @@ sub environment {
     return (LD_PRELOAD => $library, FAKETIME => $clock, FAKETIME_DONT_FAKE_MONOTONIC => 1);
 }
 
-# The name that a key has in a store.
+# Returns the name of a key in the store.
 sub name_of {
     my ($key) = @_;
     return length $key > 200 || $key =~ /^sha256:/ ? 'sha256:' . sha256_hex($key) : $key;
@@ -68,7 +68,7 @@ sub name_of {
 
 # Clients.
 
-# A request that was answered: its status and the rate.
+# Makes a request; returns its status and the rate.
 sub get {
     my ($self, $location, $key, $arguments) = @_;
     my $path   = path($location, $key, $arguments);
@@ -86,7 +86,7 @@ sub get {
     return ($status, $rate);
 }
 
-# The body of what `GET` of a path is answered.
+# Returns the body of the response to `GET` of a path.
 sub body {
     my ($self, $path) = @_;
     my $socket = $self->connection or return '';
@@ -96,13 +96,13 @@ sub body {
     return $body // '';
 }
 
-# A value that the API tells of the sync of namespace `api`.
+# Returns a field of the sync status of the namespace `api`, from the API.
 sub sync_status {
     my ($self, $name) = @_;
     return $self->body('/api/namespaces/api') =~ /"$name":([^,}]*)/ ? $1 : '';
 }
 
-# The first one is at once, and with a long `sync_rate` the next one after the test.
+# Waits until the first sync, which is made at the start. With a long `sync_rate`, no other follows during the test.
 sub wait_for_first_sync {
     my ($self) = @_;
     $self->wait_for('the first sync', sub { $self->sync_status('last_result') eq '"ok"' });
@@ -117,24 +117,25 @@ sub path {
     return "/$location/$key" . ($arguments ? "?$arguments" : '');
 }
 
-# The status of a request.
+# Makes a request with a key; returns its status.
 sub hit { my ($status) = get(@_); return $status }
 
-# The status of a request for a path.
+# Makes a request for a path; returns its status.
 sub plain { return hit(@_) }
 
-# A header of the last answer to `get`, `hit`, `rate`.
+# Returns a header of the last response to `get`, `hit` or `rate`.
 sub last { return $_[0]{answer} =~ /\r\n\Q$_[1]\E: ([^\r]*)/ ? $1 : undef }
 
-# What is said to have become of a request.
+# Makes a request; returns its $ratelimit_status.
 sub status { my ($self) = @_; get(@_); return $self->last('Status') // '' }
 
-# The rate that a request finds, or has made.
+# Makes a request; returns its $ratelimit_rate.
 sub rate { my (undef, $rate) = get(@_); return $rate // '' }
 
-# A process that makes requests of `hit`, for the keys in turn, on 8 connections at once, until the
-# result is called, and at least as many as its argument; that gives the sums: of answers by status, of requests `lost`, and the `slowest`
-# answer in seconds. A request is lost if its connection ends in place of an answer.
+# Starts a process that makes requests to `/hit/KEY`, for the keys in turn, on 8 connections at once. Returns a
+# function that stops it, after at least as many responses as its argument, and returns a hash: the number
+# of responses for each status, the number of `lost` requests, and the time of the `slowest` response in
+# seconds. A request is lost if its connection is closed before a response.
 sub load {
     my ($self, @keys) = @_;
     pipe my $results, my $writer or die "cannot make a pipe: $!\n";
@@ -150,7 +151,7 @@ sub load {
     close $writer;
     close $end;
     my $text = '';
-    sysread $results, $text, 1 or die "no load\n";    # it goes on
+    sysread $results, $text, 1 or die "no load\n";    # 100 responses have arrived
     return sub {
         my ($least) = @_;
         while (100 * length $text < ($least // 0)) {
@@ -204,12 +205,12 @@ sub make_load {
             }
             else { $ask->($socket) }
         }
-        sleep 0.001;    # others are to have the processor too
+        sleep 0.001;    # leave processor time to nginx
     }
     return \%sum;
 }
 
-# Waits until a value is as expected, or until the expected test of it is true; this is a test.
+# Tests that a value becomes as expected: it equals $expected, or $expected is a function that returns true for it.
 sub eventually {
     my ($got, $expected, $name) = @_;
     my $value;
@@ -236,7 +237,7 @@ sub same {
         join("\0", map { $_, $other->{$_} } sort keys %$other);
 }
 
-# The state of a process, as the kernel tells it: `T` is stopped.
+# Returns the state of a process from /proc/PID/stat, such as `T` for stopped.
 sub state_of {
     my ($pid) = @_;
     open my $file, '<', "/proc/$pid/stat" or return '';

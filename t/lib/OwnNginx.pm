@@ -1,7 +1,7 @@
-# The only nginx that a test has, for tests that need signals, processes, or many clients at once; and
-# a client. What lib/Nginx.pm has as methods is here as functions.
+# A single nginx with a client, for tests that need signals, processes, or many clients at once. It exports the
+# methods of lib/Nginx.pm as functions.
 #
-# The environment is that of the other tests; of TEST_NGINX_PORT, it takes the port after that one.
+# It uses the same environment variables as the other tests. It listens on the port after TEST_NGINX_PORT.
 
 package OwnNginx;
 
@@ -28,8 +28,8 @@ for my $name (@methods) {
     *$name = sub { $nginx->$name(@_) };
 }
 
-# One request, on a connection of its own unless one is given: its status, and
-# what remains by the RateLimit header.
+# Makes a request, on the given connection or on a new one. Returns its status, and the remaining hits from the
+# header RateLimit.
 sub hit {
     my ($key, $socket) = @_;
     my $keep = $socket ? 'keep-alive' : 'close';
@@ -58,8 +58,9 @@ package OwnNginx::Server;
 
 use parent -norequire, 'Nginx';
 
-# http, server: more of the configuration; listen: more of the directive; zone: the name and size of the
-# zone; rule: the `ratelimit` of /t, whose key is the argument k; workers.
+# Options: http, server: directives to add to these blocks; listen: parameters to add to `listen`; zone: the name
+# and size of the zone; rule: the parameters of `ratelimit` in /t, where the key is the argument k; workers: their
+# number.
 sub defaults {
     return (http => '', server => '', listen => '', zone => 'counters:1m', workers => 2);
 }

@@ -1,4 +1,4 @@
-# A PgBouncer of the test's own, between nodes and a Postgres.
+# A private PgBouncer between the nodes and a Postgres.
 
 package Pooler;
 
@@ -9,10 +9,10 @@ use File::Temp qw(tempdir);
 use POSIX qw(WNOHANG);
 use Time::HiRes qw(sleep time);
 
-# It does not run as root.
+# PgBouncer refuses to run as root.
 my @as_user = $> == 0 ? qw(setpriv --reuid=postgres --regid=postgres --init-groups) : ();
 
-my $test = $$;    # children are not to stop it when they end
+my $test = $$;    # child processes must not stop PgBouncer when they exit
 my @all;
 
 END {
@@ -20,7 +20,7 @@ END {
     if ($$ == $test) { $_->stop for @all }
 }
 
-# Starts one. port => its port, server => that of the Postgres, mode => when it gives a session to others
+# Starts PgBouncer. port => its port, server => the port of the Postgres, mode => `pool_mode`
 sub new {
     my ($class, %self) = @_;
     my $self = bless {%self}, $class;
@@ -50,7 +50,7 @@ END
     }
     $self->{pid} = $pid;
     my $deadline = time + 60;
-    # Not by connecting: somebody else may have the port.
+    # The log shows that this process listens. A connection would also succeed if another process used the port.
     until ($self->log =~ /listening on 127\.0\.0\.1:$self->{port}/) {
         my $has_ended = waitpid($pid, WNOHANG) == $pid;
         die "pgbouncer does not start:\n", $self->log if $has_ended || time > $deadline;

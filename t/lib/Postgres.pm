@@ -1,4 +1,4 @@
-# A Postgres of the test's own, and what is in it.
+# A private Postgres server, and queries for its contents.
 
 package Postgres;
 
@@ -10,16 +10,16 @@ use IO::Handle;
 use IPC::Open2;
 use Time::HiRes qw(sleep time);
 
-# The newest one that is installed: Debian keeps the programs beside the path.
+# The programs of the newest installed version. On Debian, they are not in the PATH.
 my ($programs) = $ENV{TEST_POSTGRES_BIN} // reverse sort glob '/usr/lib/postgresql/*/bin';
 
-# Postgres does not run as root.
+# Postgres refuses to run as root.
 my @as_user = $> == 0 ? qw(setpriv --reuid=postgres --regid=postgres --init-groups) : ();
 
-# Of the tests' own sessions.
+# Options of the sessions that the tests themselves make.
 my $options = '-c client_min_messages=warning -c default_transaction_read_only=off';
 
-# Ends the server as it is told to, or when the test has ended.
+# Stops the server on an order, or when the test process has exited.
 my $guard = <<'END';
 "$@" </dev/null &
 server=$!
@@ -28,7 +28,7 @@ case $word in stop) kill -INT $server ;; *) kill -QUIT $server ;; esac
 wait $server
 END
 
-my $test = $$;    # children are not to stop it when they end
+my $test = $$;    # child processes must not stop the server when they exit
 my @all;
 
 END {
@@ -48,7 +48,7 @@ sub new {
 sub is_there { defined $programs && -x "$programs/postgres" }
 sub socket   { "$_[0]{dir}/.s.PGSQL.$_[0]{port}" }
 
-# Makes an empty database of it, in which the user `locked` needs a password.
+# Creates an empty database cluster, in which only the user `locked` needs a password.
 sub create {
     my ($self) = @_;
     $self->kill;
@@ -71,8 +71,8 @@ shared_buffers = 16MB
 END
 }
 
-# Has it speak TLS with who wants that, with the certificate $path.pem and its $path.key; it looks at
-# certificates of clients if they have one, which must be by $roots. Without arguments, no longer.
+# Enables TLS with the certificate $path.pem and the key $path.key. Client certificates are optional and must be
+# issued by $roots. Without arguments, disables TLS.
 sub speak_tls {
     my ($self, $path, $roots) = @_;
     if (defined $path) {
@@ -96,7 +96,7 @@ sub write_file {
     close $file or die "cannot write $name: $!\n";
 }
 
-# Starts it with what it holds.
+# Starts the server with the data that it has.
 sub start {
     my ($self) = @_;
     pipe my $orders, $self->{orders} or die "cannot make a pipe: $!\n";
@@ -159,7 +159,7 @@ sub psql {
     );
 }
 
-# Makes a session in which a query was made; returns what ends it.
+# Opens a session and runs a query in it; returns a function that ends the session.
 sub open_session {
     my ($self, $query) = @_;
     local $ENV{PGOPTIONS} = $options;
@@ -177,7 +177,7 @@ sub open_session {
     die $text;
 }
 
-# What a query answers: lines, with `|` between columns; dies of errors.
+# Runs a query; returns its rows as lines, with `|` between columns. Dies on an error.
 sub sql {
     my ($self, $query) = @_;
     local $ENV{PGOPTIONS} = $options;
@@ -190,7 +190,7 @@ sub sql {
     return $text;
 }
 
-# As a store that nodes share: see TwoNodes.pm.
+# The interface of a store that nodes share: see TwoNodes.pm.
 
 # The sessions of nodes.
 my $ours = q(FROM pg_stat_activity WHERE application_name LIKE 'ngx%');
@@ -204,7 +204,8 @@ sub flush       { $_[0]->overrule('TRUNCATE ' . $_[0]->tables) }
 sub credentials { "username locked; password $_[1];" }
 sub tables      { my ($self) = @_; return join ', ', map {"$self->{table}$_"} '', qw(_epochs _nodes _changes _levels _logs) }
 
-# It always keeps what it has when it is restarted, and never when it has crashed.
+# Starts the server if needed and drops all tables. `keeps` has no effect: the server keeps its data in a restart and
+# loses it in a crash.
 sub be_empty {
     my ($self) = @_;
     $self->create if !-d "$self->{dir}/data";
@@ -216,7 +217,7 @@ sub be_empty {
 sub cut_connections { $_[0]->sql("SELECT pg_terminate_backend(pid) $ours") }
 sub connections     { $_[0]->sql("SELECT count(*) $ours") }
 
-# How many connections listen for what nodes push.
+# Returns the number of connections of nodes that listen to the channel.
 sub listeners {
     my ($self) = @_;
     return $self->sql("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ngx% channel'");
@@ -230,7 +231,7 @@ sub disturbances {
     );
 }
 
-# Makes a query that may meet those of nodes in a deadlock, which the server ends by refusing either.
+# Runs a query again until it does not fail in a deadlock with queries of nodes.
 sub overrule {
     my ($self, $query) = @_;
     until (eval { $self->sql($query); 1 }) {
@@ -257,7 +258,7 @@ sub epoch {
         "SELECT epoch FROM $self->{table}_epochs WHERE namespace = '$namespace' AND ended_at IS NULL");
 }
 
-# What a namespace's counts are now: by key, of all windows or of those of so many milliseconds.
+# Returns the counts of a namespace by key: those of all windows, or only of windows of `size` milliseconds.
 sub totals {
     my ($self, $namespace, $size) = @_;
     my $of_size = defined $size ? "AND window_size = $size" : '';

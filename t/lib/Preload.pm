@@ -1,5 +1,5 @@
-# A library in C that is preloaded into nginx, and has it meet what it seldom meets. A file of three
-# numbers, which is mapped by both, says what the library is to do, and what came of it.
+# A C library that is preloaded into nginx to inject rare conditions. The library maps a file of three numbers. The
+# test writes the first number as an order, and reads the results from the numbers.
 
 package Preload;
 
@@ -9,7 +9,7 @@ use warnings;
 use File::Temp qw(tempdir);
 use FindBin;
 
-# The name of a file of lib/, without its `.c`. In capitals, it is the variable that names the numbers.
+# Compiles lib/NAME.c. The environment variable with the name in capitals has the path of the file of numbers.
 sub new {
     my ($class, $name) = @_;
     my $dir  = tempdir('preload-XXXXXX', TMPDIR => 1, CLEANUP => 1);
@@ -17,20 +17,20 @@ sub new {
     system('cc', '-O1', '-shared', '-fPIC', '-o', $self->{library}, "$FindBin::Bin/lib/$name.c", '-ldl') == 0
         or die "cc fails\n";
     open $self->{file}, '+>', $self->{numbers} or die "cannot write: $!\n";
-    # Workers may be of another user.
+    # Workers may run as another user.
     chmod 0755, $dir;
     chmod 0666, $self->{numbers};
     $self->order(0);
     return $self;
 }
 
-# The environment of an nginx that has it.
+# Returns the environment variables that preload the library.
 sub environment {
     my ($self) = @_;
     return (LD_PRELOAD => $self->{library}, $self->{variable} => $self->{numbers});
 }
 
-# Says what it is to do; the other numbers become 0.
+# Writes an order and sets the other numbers to 0.
 sub order {
     my ($self, $number) = @_;
     sysseek $self->{file}, 0, 0;

@@ -1,22 +1,22 @@
-# A TCP proxy before a test's store, which does to its connections what networks do.
+# A TCP proxy in front of a store that injects network faults.
 #
-# It is a process of its own, told over a pipe what to do; it has done that when a method returns.
-# What it does holds for all its connections, present and future, until `pass`:
+# The proxy is a separate process, which gets its orders over a pipe. Each method returns when the
+# order is in effect. An order applies to all connections, present and future, until `pass`:
 #
-#   pass                    everything goes through, what was kept back too
-#   reset                   now: all connections are reset (once)
-#   refuse                  no connection is accepted, and those there are are reset
-#   silence                 nothing goes through, either way; connections are accepted. With
-#                           `pass`, what clients have sent goes through, even if they have given
-#                           up meanwhile
-#   delay(SECONDS)          answers are late
-#   delay_pushes(SECONDS)   those to pushes are, so that connections can be made
-#   hold                    answers to pushes are kept back
-#   cut_answers(N)          of the next N answers to pushes the first half goes through, and then
-#                           the connection ends: the push was applied, and nobody knows
-#   lead_to(PORT)           new connections lead to another server
+#   pass                    forwards everything, including the data that it held back
+#   reset                   resets all connections, once
+#   refuse                  resets all connections and accepts no new ones
+#   silence                 accepts connections and forwards nothing, in either direction. After
+#                           `pass`, it forwards what clients sent, also if they have closed their
+#                           connections
+#   delay(SECONDS)          delays all responses
+#   delay_pushes(SECONDS)   delays the responses to pushes only, so that connections can be opened
+#   hold                    holds back the responses to pushes
+#   cut_answers(N)          forwards the first half of the next N responses to pushes, and then
+#                           closes the connection: the push is applied, and the node cannot know it
+#   lead_to(PORT)           forwards new connections to another server
 #
-# A push is what has EVALSHA in it, or what `push` says.
+# A push is a request that contains EVALSHA, or that matches the option `push`.
 
 package Proxy;
 
@@ -28,7 +28,7 @@ use IO::Select;
 use IO::Socket::INET;
 use POSIX ();
 
-my $test = $$;    # children are not to stop it when they end
+my $test = $$;    # child processes must not stop the proxy when they exit
 my @all;
 
 END {
@@ -36,7 +36,7 @@ END {
     if ($$ == $test) { $_->stop for @all }
 }
 
-# port => where it listens, to => the port of the server, push => a pattern of what a push is.
+# port => the port that the proxy listens on, to => the port of the server, push => a pattern for pushes.
 sub new {
     my ($class, %self) = @_;
     pipe my $orders, my $orderer or die "cannot make a pipe: $!\n";
@@ -54,7 +54,7 @@ sub new {
     $self->{pid} = $pid;
     $orderer->autoflush(1);
     push @all, $self;
-    $self->state;    # it listens
+    $self->state;    # returns when the proxy listens
     return $self;
 }
 
@@ -75,9 +75,8 @@ sub hold         { $_[0]->order('hold') }
 sub cut_answers  { $_[0]->order("cut_answers $_[1]") }
 sub lead_to      { $_[0]->order("lead_to $_[1]") }
 
-# What became of the connections so far: how many were `accepted`, how many `pushes` the server was
-# given, how many answers were `cut`; how many answers are `held` now, of the client at which
-# `holder`, its port.
+# Returns counters: the number of `accepted` connections, of `pushes` received, of responses `cut`, of
+# responses `held` now; and `holder`, the client port of a held response.
 sub state { $_[0]->order('state') }
 
 sub order {
@@ -88,12 +87,12 @@ sub order {
     return {split ' ', $line};
 }
 
-# What runs in the proxy's process. A link is a client's connection with that to the server:
-#   client, server   the sockets; the server's is made when there is something to send
-#   request          bytes for the server
-#   answers          what the client is to be given: bytes, from when on (`at`), and whether the
-#                    connection ends with them (`is_last`)
-#   is_push          whether the next answer is to a push
+# The process of the proxy. A link is a connection of a client and the matching connection to the server:
+#   client, server   the sockets; the one to the server is opened when there is something to send
+#   request          bytes to send to the server
+#   answers          responses to send to the client: their bytes, the time from which on they may be
+#                    sent (`at`), and whether the connection is closed after them (`is_last`)
+#   is_push          whether the next response answers a push
 package Proxy::Process;
 
 use Errno qw(EAGAIN EINTR);
@@ -133,7 +132,7 @@ sub run {
     }
 }
 
-# Waits until there is something to do, a second at most; returns what can be read.
+# Waits until there is something to do, at most one second; returns the readable handles.
 sub wait {
     my ($self) = @_;
     my @in  = grep {defined} @$self{qw(orders listener)};
@@ -190,7 +189,7 @@ sub from_server {
     push @{$link->{answers}}, $answer;
 }
 
-# Moves on what can be.
+# Forwards the pending data of a link, as far as the sockets accept it and responses are due.
 sub send_on {
     my ($self, $link) = @_;
     if (length $link->{request}) {
