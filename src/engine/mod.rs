@@ -29,7 +29,7 @@ mod totals;
 
 pub use functions::limiter::{AskedHits, Incoming, Limiter};
 pub use functions::ratelimiting::RateLimiting;
-pub use functions::window_counters::WindowCounters;
+pub use functions::window_counters::{Increment, WindowCounters};
 #[cfg(not(loom))]
 pub use machine::Machine;
 pub use namespace::{Namespace, RateLimitingError};

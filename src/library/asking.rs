@@ -15,9 +15,10 @@ use super::options::DecisionOptions;
 use super::question_task::{AskedQuestion, IsAway, QuestionTask, QuestionTasks, StoreCommand};
 use crate::broker::UnsentHits;
 use crate::engine::{
-    AskedHits, Deciders, Env as _, Incoming, Limiter, Machine, Refund, StoreQuestion,
+    AskedHits, Deciders, Env as _, Incoming, Increment, Limiter, Machine, Refund, StoreQuestion,
 };
 use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::Hits;
 use crate::store::contract::decision::{Answer, Question};
 
 /// The store's decisions, for callers in any thread.
@@ -198,5 +199,27 @@ impl CommittedHits<'_> {
             }
             CommittedHits::InStore(decisions, question) => decisions.refund(&question),
         }
+    }
+}
+
+/// The outcome of `increment`.
+pub(super) enum IncrementOutcome {
+    /// The rate, counted in memory.
+    Here(Hits),
+    ByStore(AskedIncrement),
+}
+
+/// An increment that a store counts.
+pub(super) struct AskedIncrement {
+    pub(super) namespace: Arc<DefinedNamespace>,
+    pub(super) decisions: Arc<StoreDecisions>,
+}
+
+impl AskedIncrement {
+    /// Makes the store count. Returns the rate.
+    pub(super) async fn count(&self, increment: &Increment<'_>) -> Result<Hits, CallError> {
+        let limiter = self.namespace.unlimited(increment.size)?;
+        let (incoming, _) = self.decisions.incoming(limiter, increment.asked).await?;
+        Ok(incoming.rate)
     }
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use super::error::NewError;
 use crate::engine::functions::arguments::ArgumentError;
-use crate::engine::{Limiter, Namespace, RateLimitingError, WindowCounters};
+use crate::engine::{
+    AskedHits, Increment, Limiter, Machine, Namespace, RateLimitingError, WindowCounters,
+};
+use crate::policy::hits::Hits;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::table::{InTable, TableMemory, WithTable};
@@ -89,6 +92,13 @@ impl DefinedNamespace {
         }
         self.check_size("window_size", size)?;
         Ok(callback(&WindowCounters::new(namespace, size)))
+    }
+
+    /// Counts in memory. Returns the rate.
+    #[inline]
+    pub(super) fn increment(&self, increment: &Increment<'_>) -> Result<Hits, ArgumentError> {
+        let AskedHits { key, cost, weight, .. } = increment.asked;
+        self.with_windows(increment.size, |it| it.increment(key, cost, weight, &Machine))
     }
 
     /// Returns the limiter without a limit for windows of this size, which a deciding store needs

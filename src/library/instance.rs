@@ -10,18 +10,17 @@ use std::time::SystemTime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::asking::StoreDecisions;
+use super::asking::{AskedIncrement, IncrementOutcome, StoreDecisions};
 use super::block_on::block_on;
-use super::counting::{AskedIncrement, Increment, IncrementOutcome};
 use super::datastore::Datastore;
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
-use super::limiter::{LimiterOptions, RateLimiter, number};
+use super::limiter::{LimiterOptions, RateLimiter};
 use super::options::{Checked, NewOptions, StoreUse};
 use super::store_thread::StoreThread;
 use super::sync_task::{StoreTask, SyncCall, SyncCommand};
 use crate::engine::functions::arguments::{self, ArgumentError};
-use crate::engine::{Machine, Report};
+use crate::engine::{Increment, Machine, Report};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
 
 /// A set of namespaces that other instances do not see. Clones refer to the same instance.
@@ -65,10 +64,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// The name is empty, or longer than 256 bytes.
 pub fn new_instance(instance_name: &str) -> Result<Instance, ArgumentError> {
-    if !(1..=256).contains(&instance_name.len()) {
-        let given = format_args!("{} bytes", instance_name.len());
-        return Err(ArgumentError::new("instance_name", "1 to 256 bytes", given));
-    }
+    arguments::instance(instance_name.as_bytes())?;
     let mut instances = lock(&INSTANCES);
     if let Some(known) = instances.get(instance_name).and_then(Weak::upgrade) {
         return Ok(Instance(known));
@@ -168,11 +164,11 @@ impl Instance {
         namespace: Option<&str>,
         weight: Option<f64>,
     ) -> Result<f64, CallError> {
-        let increment = Increment::check(key.as_ref(), window_size, value, weight)?;
+        let increment = Increment::new(key.as_ref(), window_size.as_secs_f64(), value, weight)?;
         // A future is used only to wait for a store: with it, the call takes a quarter longer.
         match self.count(&increment, namespace)? {
-            IncrementOutcome::Here(hits) => Ok(number(hits)),
-            IncrementOutcome::ByStore(asked) => Ok(number(block_on(asked.count(&increment))?)),
+            IncrementOutcome::Here(hits) => Ok(hits.to_f64()),
+            IncrementOutcome::ByStore(asked) => Ok(block_on(asked.count(&increment))?.to_f64()),
         }
     }
 
@@ -190,10 +186,10 @@ impl Instance {
         namespace: Option<&str>,
         weight: Option<f64>,
     ) -> Result<f64, CallError> {
-        let increment = Increment::check(key.as_ref(), window_size, value, weight)?;
+        let increment = Increment::new(key.as_ref(), window_size.as_secs_f64(), value, weight)?;
         match self.count(&increment, namespace)? {
-            IncrementOutcome::Here(hits) => Ok(number(hits)),
-            IncrementOutcome::ByStore(asked) => Ok(number(asked.count(&increment).await?)),
+            IncrementOutcome::Here(hits) => Ok(hits.to_f64()),
+            IncrementOutcome::ByStore(asked) => Ok(asked.count(&increment).await?.to_f64()),
         }
     }
 
@@ -205,7 +201,7 @@ impl Instance {
         namespace: Option<&str>,
     ) -> Result<IncrementOutcome, ArgumentError> {
         self.with(namespace, |served| match &served.decisions {
-            None => Ok(IncrementOutcome::Here(increment.here(&served.namespace)?)),
+            None => Ok(IncrementOutcome::Here(served.namespace.increment(increment)?)),
             Some(decisions) => Ok(IncrementOutcome::ByStore(AskedIncrement {
                 namespace: served.namespace.clone(),
                 decisions: decisions.clone(),
@@ -236,7 +232,7 @@ impl Instance {
             let namespace = &served.namespace;
             namespace.with_windows(size, |it| it.sliding_window(key, diff, weight, &Machine))
         })??;
-        Ok(number(hits))
+        Ok(hits.to_f64())
     }
 
     /// Creates a limiter in a namespace.

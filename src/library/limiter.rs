@@ -9,8 +9,7 @@ use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
 use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming, Limiter, Machine};
-use crate::policy::algorithm::{Algorithm, Weight};
-use crate::policy::hits::Hits;
+use crate::policy::algorithm::Algorithm;
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::namespace::DEFAULT_NAMESPACE;
 use crate::table::{InTable, WithTable};
@@ -195,7 +194,7 @@ impl RateLimiter {
         cost: f64,
         commit: bool,
     ) -> Result<Decision<'_>, CallError> {
-        let asked = asked(key.as_ref(), cost, commit)?;
+        let asked = AskedHits::new(key.as_ref(), cost, commit)?;
         // A future is used only to wait for a store, as in `Instance::increment`.
         match &self.decisions {
             None => Ok(self.decide_here(asked)),
@@ -229,7 +228,7 @@ impl RateLimiter {
         cost: f64,
         commit: bool,
     ) -> Result<Decision<'_>, CallError> {
-        let asked = asked(key.as_ref(), cost, commit)?;
+        let asked = AskedHits::new(key.as_ref(), cost, commit)?;
         match &self.decisions {
             None => Ok(self.decide_here(asked)),
             Some(decisions) => self.decide_by(decisions, asked).await,
@@ -251,23 +250,14 @@ impl RateLimiter {
     }
 }
 
-fn asked(key: &[u8], cost: f64, commit: bool) -> Result<AskedHits<'_>, ArgumentError> {
-    Ok(AskedHits {
-        key: arguments::key(key)?,
-        cost: arguments::some_hits("cost", cost)?,
-        commit,
-        weight: Weight::default(),
-    })
-}
-
 impl<'l> Decision<'l> {
     fn new(incoming: Incoming, committed: Option<CommittedHits<'l>>) -> Decision<'l> {
         let Incoming { is_admitted, rate, remaining, delay, retry_after } = incoming;
         Decision {
             is_admitted,
             delay: Duration::from_millis(delay),
-            remaining: number(remaining),
-            rate: number(rate),
+            remaining: remaining.to_f64(),
+            rate: rate.to_f64(),
             retry_after: retry_after.map(Duration::from_millis),
             committed,
         }
@@ -278,9 +268,4 @@ impl<'l> Decision<'l> {
     pub fn uncommit(self) -> bool {
         self.committed.is_some_and(CommittedHits::give_back)
     }
-}
-
-/// Converts hits to a floating point number, with three decimals.
-pub(super) fn number(hits: Hits) -> f64 {
-    hits.thousandths() as f64 / 1000.0
 }

@@ -52,7 +52,6 @@
 
 mod asking;
 mod block_on;
-mod counting;
 mod datastore;
 mod definition;
 mod error;

@@ -105,11 +105,7 @@ impl NewOptions {
 
     pub(super) fn check(&self) -> Result<Checked<'_>, ArgumentError> {
         let name = arguments::name("namespace", self.namespace.as_bytes())?;
-        let sizes = self.window_sizes.iter();
-        let sizes = sizes.map(|size| arguments::window_size("window_sizes", size.as_secs_f64()));
-        let mut sizes = sizes.collect::<Result<Vec<_>, _>>()?;
-        sizes.sort_unstable();
-        sizes.dedup();
+        let sizes = arguments::window_sizes(self.window_sizes.iter().map(Duration::as_secs_f64))?;
         let store = match (self.sync_rate, &self.strategy) {
             (None, None) => None,
             (None, Some(_)) => return Err(missing("sync_rate", "strategy")),

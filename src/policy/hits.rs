@@ -45,6 +45,12 @@ impl Hits {
         (self.0 as u64) << 16
     }
 
+    /// Converts to a floating point number, with three decimals.
+    #[inline]
+    pub fn to_f64(self) -> f64 {
+        self.thousandths() as f64 / 1000.0
+    }
+
     /// Returns the number in thousandths.
     #[inline]
     pub const fn thousandths(self) -> i64 {

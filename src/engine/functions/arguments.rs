@@ -57,8 +57,6 @@ pub fn key(bytes: &[u8]) -> Result<&[u8], ArgumentError> {
 /// # Errors
 ///
 /// The size is not from 0.001 to 31622400.
-///
-/// It is not within 0.001 to 31622400.
 #[inline]
 pub fn window_size(name: &str, seconds: f64) -> Result<WindowSize, ArgumentError> {
     let size = millis(seconds).and_then(WindowSize::from_millis);
@@ -66,6 +64,19 @@ pub fn window_size(name: &str, seconds: f64) -> Result<WindowSize, ArgumentError
         let expected = "seconds from 0.001 to 31622400 (366 days)";
         ArgumentError::new(name, expected, seconds)
     })
+}
+
+/// Converts the sizes of a namespace's windows, and sorts them.
+///
+/// # Errors
+///
+/// See [`window_size`].
+pub fn window_sizes(seconds: impl Iterator<Item = f64>) -> Result<Vec<WindowSize>, ArgumentError> {
+    let sizes = seconds.map(|seconds| window_size("window_sizes", seconds));
+    let mut sizes = sizes.collect::<Result<Vec<_>, _>>()?;
+    sizes.sort_unstable();
+    sizes.dedup();
+    Ok(sizes)
 }
 
 /// Converts a number of hits.
@@ -167,6 +178,19 @@ pub fn sync_rate(seconds: f64) -> Result<SyncMode, ArgumentError> {
         let expected = "seconds from 0.001 to 31622400, 0 or a negative number";
         ArgumentError::new("sync_rate", expected, seconds)
     })
+}
+
+/// Checks the name of an instance, which can have any bytes.
+///
+/// # Errors
+///
+/// The name is empty, or longer than 256 bytes.
+pub fn instance(name: &[u8]) -> Result<(), ArgumentError> {
+    if (1..=256).contains(&name.len()) {
+        return Ok(());
+    }
+    let given = format_args!("{} bytes", name.len());
+    Err(ArgumentError::new("instance_name", "1 to 256 bytes", given))
 }
 
 /// Checks the name of a namespace; an empty one stands for `default`.

@@ -1,5 +1,6 @@
 //! A limit for the library's callers, which ask it repeatedly, as requests do `ratelimit`.
 
+use super::arguments::{self, ArgumentError};
 use crate::engine::namespace::Namespace;
 use crate::engine::request::bound_limit::BoundLimit;
 use crate::engine::request::charge::{Charge, Charges, Refund};
@@ -53,6 +54,23 @@ pub struct AskedHits<'k> {
     pub commit: bool,
     /// The weight of the previous window in the returned rate, in a limiter without a limit.
     pub weight: Weight,
+}
+
+impl<'k> AskedHits<'k> {
+    /// Checks the arguments of `incoming`.
+    ///
+    /// # Errors
+    ///
+    /// The key is empty, or `cost` is not a number of at least 0.001.
+    #[inline]
+    pub fn new(key: &'k [u8], cost: f64, commit: bool) -> Result<Self, ArgumentError> {
+        Ok(AskedHits {
+            key: arguments::key(key)?,
+            cost: arguments::some_hits("cost", cost)?,
+            commit,
+            weight: Weight::default(),
+        })
+    }
 }
 
 impl<'m> Limiter<'m> {

@@ -1,5 +1,7 @@
 //! Counters of a namespace in windows of one size, for repeated use.
 
+use super::arguments::{self, ArgumentError};
+use super::limiter::AskedHits;
 use crate::engine::namespace::Namespace;
 use crate::policy::algorithm::{Algorithm, Weight, WindowCounts};
 use crate::policy::hits::Hits;
@@ -15,6 +17,36 @@ use crate::table::{Admission, Counter, CounterTable, Key};
 pub struct WindowCounters<'m> {
     table: &'m CounterTable<'m>,
     counter: Counter,
+}
+
+/// The checked arguments of `increment`.
+#[derive(Clone, Copy, Debug)]
+pub struct Increment<'k> {
+    /// The size of the windows.
+    pub size: WindowSize,
+    /// The hits, which are counted whatever the rate.
+    pub asked: AskedHits<'k>,
+}
+
+impl<'k> Increment<'k> {
+    /// Checks the arguments of `increment`.
+    ///
+    /// # Errors
+    ///
+    /// An argument is invalid.
+    #[inline]
+    pub fn new(
+        key: &'k [u8],
+        window_size: f64,
+        value: f64,
+        weight: Option<f64>,
+    ) -> Result<Self, ArgumentError> {
+        let key = arguments::key(key)?;
+        let size = arguments::window_size("window_size", window_size)?;
+        let cost = arguments::hits("value", value)?;
+        let weight = arguments::weight(weight)?;
+        Ok(Increment { size, asked: AskedHits { key, cost, commit: true, weight } })
+    }
 }
 
 impl<'m> WindowCounters<'m> {

@@ -2,12 +2,13 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use super::answer::{self, asked, number, tell};
+use super::answer::{self, tell};
 use super::call::{bytes, call};
 use super::define::no_place;
 use super::question;
 use super::types::{Handle, OK, RawResult};
 use crate::engine::functions::arguments::{self, ArgumentError};
+use crate::engine::{AskedHits, Increment};
 use crate::nginx::conf::{Committed, FoundNamespace, LibraryError, MainConf};
 use crate::nginx::sync as syncs;
 use crate::nginx::time::NgxClock;
@@ -33,17 +34,15 @@ pub(super) unsafe extern "C" fn increment(
     let (key, rate) = unsafe { (bytes(key, key_len), rate.as_mut()) };
     let count = |main: &'static MainConf| {
         let rate = rate.ok_or_else(|| no_place("rate"))?;
-        let key = arguments::key(key)?;
-        let size = arguments::window_size("window_size", window_size)?;
-        let value = arguments::hits("value", value)?;
-        let weight = answer::weight(weight)?;
+        let increment = Increment::new(key, window_size, value, answer::weight(weight))?;
+        let AskedHits { key, cost, weight, .. } = increment.asked;
         let hits = main.library().with_found(found, |found| {
             if found.synchronous.is_some() {
                 return Err(is_synchronous(&found.name, "increment_async"));
             }
-            found.with_windows(size, |windows| windows.increment(key, value, weight, &NgxClock))
+            found.with_windows(increment.size, |it| it.increment(key, cost, weight, &NgxClock))
         })?;
-        *rate = number(hits);
+        *rate = hits.to_f64();
         Ok(OK)
     };
     // SAFETY: by the contract in the header.
@@ -70,11 +69,11 @@ pub(super) unsafe extern "C" fn sliding_window(
         let key = arguments::key(key)?;
         let size = arguments::window_size("window_size", window_size)?;
         let diff = diff.map(|it| arguments::difference("cur_diff", it)).transpose()?;
-        let weight = answer::weight(weight)?;
+        let weight = arguments::weight(answer::weight(weight))?;
         let hits = main.library().with_found(found, |found| {
             found.with_windows(size, |windows| windows.sliding_window(key, diff, weight, &NgxClock))
         })?;
-        *rate = number(hits);
+        *rate = hits.to_f64();
         Ok(OK)
     };
     // SAFETY: by the contract in the header.
@@ -142,7 +141,7 @@ pub(super) unsafe extern "C" fn incoming(
     let (key, result) = unsafe { (bytes(key, key_len), result.as_mut()) };
     let ask = |main: &'static MainConf| {
         let result = result.ok_or_else(|| no_place("result"))?;
-        let asked = asked(key, cost, commit)?;
+        let asked = AskedHits::new(key, cost, commit != 0)?;
         let limiter = main.library().limiter(limiter)?;
         if limiter.synchronous.is_some() {
             let namespace = limiter.limiter.bound().namespace();

@@ -16,7 +16,6 @@ use crate::nginx::sync as syncs;
 use crate::policy::namespace::SyncMode;
 use crate::policy::options::{DirectiveName, OptionError};
 use crate::policy::printable::Quoted;
-use crate::policy::window::WindowSize;
 
 /// `new_instance`
 ///
@@ -34,19 +33,13 @@ pub(super) unsafe extern "C" fn new_instance(
     let (name, instance) = unsafe { (bytes(name, name_len), instance.as_mut()) };
     let make = |main: &'static MainConf| {
         let instance = instance.ok_or_else(|| no_place("instance"))?;
-        if name.is_empty() || name.len() > MAX_INSTANCE_LEN {
-            let given = format_args!("{} bytes", name.len());
-            return Err(ArgumentError::new("instance_name", "1 to 256 bytes", given).into());
-        }
+        arguments::instance(name)?;
         *instance = main.library().instance(name)?;
         Ok(OK)
     };
     // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, make) }
 }
-
-/// The longest name of an instance, in bytes.
-const MAX_INSTANCE_LEN: usize = 256;
 
 /// Returns the error of a NULL pointer for the result.
 #[cold]
@@ -119,11 +112,7 @@ impl GivenOptions<'_> {
             dict => Some(arguments::name("dict", dict)?.into()),
         };
         let sync = arguments::sync_rate(self.sync_rate)?;
-        let sizes = self.window_sizes.iter();
-        let sizes = sizes.map(|size| arguments::window_size("window_sizes", *size));
-        let mut window_sizes = sizes.collect::<Result<Vec<WindowSize>, _>>()?;
-        window_sizes.sort_unstable();
-        window_sizes.dedup();
+        let window_sizes = arguments::window_sizes(self.window_sizes.iter().copied())?;
         let store = self.store()?;
         if sync != SyncMode::Local && store.is_none() {
             let expected = "a negative number without \"strategy\" or \"store\"";

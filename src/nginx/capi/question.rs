@@ -4,14 +4,14 @@ use core::cell::RefCell;
 use core::ffi::{c_char, c_int, c_void};
 use std::rc::Rc;
 
-use super::answer::{self, asked, tell};
+use super::answer::{self, tell};
 use super::call::{bytes, call};
 use super::define::no_place;
 use super::types::{Handle, RawReady, RawResult, RawWait, WAIT};
 use crate::broker::shared::message::Reply;
 use crate::broker::{Asker, Waiters};
-use crate::engine::functions::arguments::{self, ArgumentError};
-use crate::engine::{AskedHits, Incoming, Limiter};
+use crate::engine::functions::arguments::ArgumentError;
+use crate::engine::{AskedHits, Incoming, Increment, Limiter};
 use crate::nginx::conf::{
     Committed, FoundNamespace, LibraryError, LibraryLimiter, MainConf, Synchronous,
 };
@@ -95,13 +95,8 @@ pub(super) unsafe extern "C" fn increment_async(
     // SAFETY: by the contract in the header.
     let (key, wait, result) = unsafe { (bytes(key, key_len), wait.as_mut(), result.as_mut()) };
     let count = |main: &'static MainConf| {
-        let asked = AskedHits {
-            key: arguments::key(key)?,
-            cost: arguments::hits("value", value)?,
-            commit: true,
-            weight: answer::weight(weight)?,
-        };
-        let size = arguments::window_size("window_size", window_size)?;
+        let Increment { size, asked } =
+            Increment::new(key, window_size, value, answer::weight(weight))?;
         let limiter = main.library().with_found(found, |found| unlimited(found, size))?;
         ask(&limiter, asked, wait, result)
     };
@@ -124,7 +119,7 @@ pub(super) unsafe extern "C" fn incoming_async(
     // SAFETY: by the contract in the header.
     let (key, wait, result) = unsafe { (bytes(key, key_len), wait.as_mut(), result.as_mut()) };
     let count = |main: &'static MainConf| {
-        let asked = asked(key, cost, commit)?;
+        let asked = AskedHits::new(key, cost, commit != 0)?;
         let limiter = main.library().limiter(limiter)?;
         ask(&limiter, asked, wait, result)
     };
