@@ -159,7 +159,7 @@ subtest 'a rate holds a request back with all its subrequests' => sub {
 
 subtest 'a store decides once, and all wait for it' => sub {
     $redis->start;
-    my $http = qq[ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 30s; }
+    my $http = qq[ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 30s; connect_timeout 30s; }
         ratelimit_namespace api { store main; sync_rate 0; timeout 20s; }];
     start(limit => 'api limit=6/366d window=fixed', http => $http, server => lua('/seen', 'ngx.print(t.seen or 0) t.seen = 0'));
     $node->wait_for('the store', sub { ask('/other')->{head} =~ /\r\nStatus: PASSED/ });

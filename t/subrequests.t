@@ -205,7 +205,7 @@ sub begin {
     my ($parameter, $directive) = $is_directive ? ('', 'http2 on;') : ('http2', '');
     unlink "$a->{root}/upstream.sock";
     $a->start(workers => 1, rules => {hit => 'api limit=1000000/366d window=fixed'}, http => <<"    END", server => <<"    END");
-        ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 30s; }
+        ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 30s; connect_timeout 30s; }
         ratelimit_namespace api { store main; sync_rate 0; timeout 20s; }
         log_format asked '\$request_uri';
         server {
