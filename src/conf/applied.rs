@@ -7,7 +7,7 @@ use super::configuration::Configuration;
 use super::level::LevelConf;
 use super::level::rules::Rules;
 use super::listed::{self, ListedRule, RuleOnLevel};
-use super::review::sharing::{Shared, Sharing};
+use super::review::{Shared, Sharing};
 use super::words::message::Message;
 use super::words::settings::Phase;
 use super::words::text::names;

@@ -1,4 +1,5 @@
 //! A store's options, from its block or from a caller of the library, and the files that they name.
+//! Not part of `http`, which callers do not have.
 
 use super::words::nginx::Files;
 use crate::policy::options::OptionError;

@@ -4,7 +4,7 @@ use super::configuration::ZoneConf;
 use super::http::HttpConf;
 use super::words::message::ConfError;
 use super::words::nginx::Nginx;
-use super::words::parse::{invalid, one_word};
+use super::words::parameter::{invalid, one_word};
 use crate::policy::namespace::valid_name;
 use crate::policy::options::shown;
 

@@ -4,10 +4,10 @@ pub mod rules;
 
 use std::rc::Rc;
 
-use super::review::unmeant::warn_of_key;
+use super::review::warn_of_key;
 use super::words::message::{ConfError, Origin};
 use super::words::nginx::Nginx;
-use super::words::parse::{invalid, one_word, set_once};
+use super::words::parameter::{invalid, one_word, set_once};
 use super::words::settings::{Content, LevelOptions, Phase, Settings};
 use super::words::text::WrittenText;
 use rules::Rules;

@@ -1,6 +1,6 @@
 //! The rules of a level, and the names of their policies.
 
-use crate::conf::review::sharing::WindowLimits;
+use crate::conf::review::WindowLimits;
 use crate::conf::words::text::{Amount, WrittenText};
 use crate::policy::headers::ietf::{self, PolicyItem};
 use crate::policy::limit::Limit;

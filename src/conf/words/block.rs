@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::message::{ConfError, Message, Origin};
-use super::parse::one_word;
+use super::parameter::one_word;
 use crate::policy::namespace::valid_name;
 use crate::policy::options::{DirectiveName, OptionError};
 

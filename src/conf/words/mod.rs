@@ -1,6 +1,6 @@
 //! Words of directives.
 //!
-//! - [`block`]: blocks of directives; [`parameter`]: `name=value`; [`parse`]: directives of a word or two; [`text`]:
+//! - [`block`]: blocks of directives; [`parameter`]: directives of a word or two, and `name=value`; [`text`]:
 //!   texts with variables
 //! - [`settings`]: the options of a level; [`message`]: messages, each with its place
 //! - [`nginx`]: the trait for nginx, which is asked meanwhile
@@ -9,6 +9,5 @@ pub mod block;
 pub mod message;
 pub mod nginx;
 pub mod parameter;
-pub(super) mod parse;
 pub mod settings;
 pub mod text;

@@ -1,7 +1,7 @@
 //! The options of a level that have one or two words, and the settings of a location.
 
 use super::message::ConfError;
-use super::parse::{invalid, on_or_off, one_of, one_word, set_once};
+use super::parameter::{invalid, on_or_off, one_of, one_word, set_once};
 use crate::policy::headers::{HeaderFormat, HeaderFormats};
 use crate::policy::options::shown;
 use crate::policy::window::parse_time;
