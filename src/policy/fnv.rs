@@ -1,4 +1,5 @@
 //! The hash FNV-1a, for values that all nodes or all versions must compute alike. Collisions are easy to craft.
+//! A file of its own, since the table and the stores need nothing else with it.
 
 /// Computes the 64-bit FNV-1a hash of words. For words below 256, it is the hash of the bytes.
 ///

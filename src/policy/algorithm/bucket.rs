@@ -6,8 +6,7 @@
 use core::num::{NonZeroU64, NonZeroU128};
 
 use super::level::Level;
-use super::method::{Method, has_room};
-use super::reading::Reading;
+use super::method::{Method, Reading, has_room};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 

@@ -1,8 +1,7 @@
 //! The elastic window: it starts with the first hit, and each hit extends it to its full size.
 
 use super::level::Level;
-use super::method::{Method, has_room};
-use super::reading::Reading;
+use super::method::{Method, Reading, has_room};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 

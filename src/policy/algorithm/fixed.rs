@@ -1,4 +1,4 @@
-//! The fixed window: only the hits of the current window count.
+//! The fixed window: only the hits of the current window count. A file of its own, as each algorithm.
 
 use super::method::{Method, has_room};
 use super::windows::WindowCounts;

@@ -3,7 +3,7 @@
 use super::bucket::BucketLevel;
 use super::elastic::ElasticCount;
 use super::level::Level;
-use super::reading::Reading;
+use super::method::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 

@@ -1,4 +1,5 @@
-//! A level: hits with the time of their last change, which time decreases.
+//! A level: hits with the time of their last change, which time decreases. A file beside `windows`, since
+//! two algorithms share it.
 
 use crate::policy::hits::Hits;
 use crate::policy::window::{CLOCK_SKEW, UnixMillis, UnixSeconds, WindowSize};

@@ -1,7 +1,6 @@
 //! The moving window: exactly the hits of the last `size`. A hit that is `size` old still counts.
 
-use super::method::{Method, has_room};
-use super::reading::Reading;
+use super::method::{Method, Reading, has_room};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 

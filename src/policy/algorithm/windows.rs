@@ -1,6 +1,6 @@
 //! Counts of sliding and fixed windows: the hits of two adjacent windows.
 
-use super::reading::Reading;
+use super::method::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowPosition, WindowSize};
 

@@ -1,7 +1,6 @@
-//! `draft03`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/03/>
+//! `draft03`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/03/>. A file of its own, as each format.
 
-use super::response::{HeaderSink, ToldLimits};
-use super::text::whole;
+use super::text::{HeaderSink, ToldLimits, whole};
 use crate::policy::limit::tightest;
 
 const LIMIT: &str = "RateLimit-Limit";

@@ -1,7 +1,6 @@
 //! `ietf`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/10/>
 
-use super::response::{HeaderSink, HeaderText as _, ToldLimits};
-use super::text::{number, whole};
+use super::text::{HeaderSink, HeaderText as _, ToldLimits, number, whole};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Verdict, by_tightness};
 

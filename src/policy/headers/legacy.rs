@@ -1,7 +1,6 @@
 //! `legacy`: the headers of gateways before any draft, a pair for each window.
 
-use super::response::{HeaderSink, HeaderText as _, ToldLimits};
-use super::text::{MAX_DIGITS, seconds, whole};
+use super::text::{HeaderSink, HeaderText as _, MAX_DIGITS, ToldLimits, seconds, whole};
 use crate::policy::limit::by_tightness;
 
 const LIMIT: &str = "X-RateLimit-Limit-";

@@ -3,13 +3,12 @@
 mod draft03;
 pub mod ietf;
 mod legacy;
-mod response;
 pub mod retry_after;
 #[cfg(test)]
 mod tests;
 pub mod text;
 
-pub use response::{HeaderSink, HeaderText, ToldLimits};
+pub use text::{HeaderSink, HeaderText, ToldLimits};
 
 /// A format of the headers that tell clients about limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

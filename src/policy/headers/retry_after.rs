@@ -1,6 +1,6 @@
-//! `Retry-After`, a header of responses to rejected requests in every format.
+//! `Retry-After`, a header of responses to rejected requests in every format, so in a file beside them.
 
-use super::response::HeaderSink;
+use super::text::HeaderSink;
 use crate::policy::limit::{Verdict, tightest};
 
 const NAME: &str = "Retry-After";
