@@ -1,4 +1,4 @@
-//! Maps keyed by counters' identities, which are hashes already.
+//! Maps keyed by counters' identities, which are hashes already. A file of its own, beside the book that uses it.
 
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The system's clocks and random numbers.
+//! The system's clocks and random numbers. A file of its own, as the boundary to the system.
 
 use core::num::NonZeroU64;
 use core::time::Duration;

@@ -8,8 +8,7 @@
 //! - [`report`]: the state of a node
 //! - `api`: the JSON API
 //!
-//! All of them use [`namespace`]. [`totals`] records a store's counts; [`machine`] has the system's
-//! clocks.
+//! All of them use [`namespace`]. [`machine`] has the system's clocks.
 #![forbid(unsafe_code)]
 
 // Not with loom, for which the registry of stores is not compiled.
@@ -25,7 +24,6 @@ mod request;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod tests;
-mod totals;
 
 pub use functions::limiter::{AskedHits, Incoming, Limiter};
 pub use functions::ratelimiting::RateLimiting;

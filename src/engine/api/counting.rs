@@ -1,6 +1,6 @@
 //! The settings of a namespace that determine its counters.
 
-use super::error::ApiError;
+use super::json::ApiError;
 use super::request::KeyCall;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::namespace::SyncMode;

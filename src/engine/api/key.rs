@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use super::call_limit::{CallLimit, DecidedBody};
 use super::counting::Counting;
-use super::error::ApiError;
-use super::json::{Thousandths, json};
+use super::json::{ApiError, Thousandths, json};
 use super::request::KeyCall;
 use crate::engine::{Evaluation, Namespace, RateLimiting, RateLimitingError};
 use crate::policy::algorithm::{Reading, StoredKind};

@@ -1,16 +1,14 @@
 //! The JSON API: its calls, and their answers.
 //!
-//! - [`request`]: parsing a call; [`site`]: the site that sends it; [`error`]: errors
-//! - [`overview`], [`health`](health()), [`namespaces`](namespaces()), [`namespace`](namespace()), [`key`](key()),
-//!   [`reset`](reset()), [`counters`](counters()), [`synced`](synced()), [`top`](top()), [`rules`](rules()): the answers
+//! - [`request`]: parsing a call; [`site`]: the site that sends it
+//! - [`overview`], [`namespace`](mod@namespace), [`key`](key()), [`reset`](reset()), [`top`](top()), [`rules`](rules()):
+//!   the answers
 //! - [`counting`]: the settings that answers depend on; [`call_limit`]: the limit of a call; [`json`], [`list`]: the
-//!   format
+//!   format, and errors
 //! - [`store_call`], [`store_reset`]: calls that a store decides about
 
 mod call_limit;
 mod counting;
-mod error;
-mod health;
 mod json;
 mod key;
 mod list;
@@ -22,24 +20,21 @@ mod rules;
 mod site;
 mod store_call;
 mod store_reset;
-mod synced;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod top;
 
 pub use counting::Counting;
-pub use error::{ApiError, no_namespace};
-pub use health::{Health, health};
+pub use json::{ApiError, no_namespace};
 pub use key::key;
-pub use namespace::{namespace, namespaces};
-pub use overview::Overview;
+pub use namespace::{namespace, namespaces, no_store, synced};
+pub use overview::{Health, Overview, health};
 pub use request::{ApiCall, ApiRequest, CountersCall, ExplainCall, KeyCall};
 pub use reset::{counters, reset};
 pub use rules::{explain, rules};
 pub use site::Sender;
 pub use store_call::StoreCall;
 pub use store_reset::AfterStore;
-pub use synced::{no_store, synced};
 pub use top::top;
 
 /// The media type of all answers.

@@ -1,4 +1,4 @@
-//! The answer to a request for the overview of a node.
+//! The answers about a node: its overview, and for load balancers the health of its stores.
 
 use super::json::{Thousandths, json, object};
 use crate::engine::report::status::{NamespaceStatus, Status};
@@ -92,6 +92,23 @@ impl Iterator for Overview<'_> {
     }
 }
 
+/// The answer to [`ApiCall::Health`](super::ApiCall::Health).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The status of the response: 200, or 503 while a store is down.
+    pub status: u16,
+    /// Its body.
+    pub body: String,
+}
+
+/// Returns the answer for a node; `down` has the names of its stores that are down.
+pub fn health(down: &[&str]) -> Health {
+    match down {
+        [] => Health { status: 200, body: json(&object! { status: "ok" }) },
+        stores => Health { status: 503, body: json(&object! { status: "down", stores: stores }) },
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -107,5 +124,16 @@ mod tests {
         assert!(pieces.iter().all(|piece| piece.len() < 64 * Overview::NAMES));
         let text: serde_json::Value = serde_json::from_str(&pieces.concat()).unwrap();
         assert_eq!(text["namespaces"].as_array().unwrap().len(), 1000);
+    }
+
+    #[test]
+    fn stores_that_are_down_are_named() {
+        for (down, status, body) in [
+            (&[][..], 200, r#"{"status":"ok"}"#),
+            (&["main", "other"], 503, r#"{"status":"down","stores":["main","other"]}"#),
+        ] {
+            let body = body.to_owned();
+            assert_eq!(health(down), Health { status, body });
+        }
     }
 }

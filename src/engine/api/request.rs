@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::error::ApiError;
+use super::json::ApiError;
 use super::site::Sender;
 use super::top::DEFAULT_TOP;
 use crate::policy::algorithm::Algorithm;

@@ -3,8 +3,7 @@
 use serde::Serialize;
 
 use super::counting::Counting;
-use super::error::ApiError;
-use super::json::{Thousandths, json, object};
+use super::json::{ApiError, Thousandths, json, object};
 use super::key::{check_key, not_accounted};
 use super::request::CountersCall;
 use crate::engine::{Namespace, RateLimiting};

@@ -1,7 +1,6 @@
 //! The answers about the rules of a namespace: the rules themselves, and what they say about a key.
 
-use super::error::ApiError;
-use super::json::{Thousandths, json, object};
+use super::json::{ApiError, Thousandths, json, object};
 use super::key::check_key;
 use super::list::ListBody;
 use super::request::ExplainCall;

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::call_limit::{CallLimit, said};
 use super::counting::Counting;
-use super::error::ApiError;
+use super::json::ApiError;
 use super::key::{self, check_key};
 use super::request::{ApiCall, KeyCall};
 use super::store_reset::{AfterStore, StoreReset};

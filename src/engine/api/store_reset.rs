@@ -11,7 +11,7 @@
 use core::time::Duration;
 
 use super::counting::Counting;
-use super::error::ApiError;
+use super::json::ApiError;
 use super::key::check_key;
 use super::request::CountersCall;
 use super::reset::{CounterBody, KeyCounter, counters_of, reset_body};

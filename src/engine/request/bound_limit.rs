@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use crate::engine::namespace::Namespace;
-use crate::engine::totals::record_decided;
+use crate::engine::sync::shard_sync::record_decided;
 use crate::policy::algorithm::{LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;

@@ -14,7 +14,7 @@ use smallvec::smallvec;
 use super::spending::{At, Spending, SpentReserve};
 use super::synchronous::LimitCheck;
 use crate::engine::identity_map::IdentityMap;
-use crate::engine::totals::record_decided;
+use crate::engine::sync::shard_sync::record_decided;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::reserve::{FIRST_PART, part, room_for};

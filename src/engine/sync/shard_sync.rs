@@ -1,5 +1,5 @@
 //! The sync of one shard of a namespace: selects its counters in the table, and applies the store's
-//! totals.
+//! totals, as those that come with decisions.
 
 use core::cell::Cell;
 use core::num::NonZeroU64;
@@ -7,13 +7,13 @@ use core::time::Duration;
 
 use super::sync_search::Search;
 use crate::engine::namespace::Namespace;
-use crate::engine::totals::record_total;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::contract::strategy::{CLOCK_MARGIN, Count, Diff, Occupancy, Shard};
 use crate::store::retry::pause;
 use crate::table::{
-    BatchRecord, Counter, HasKey, IsHeld, LeaseLost, MonotonicMillis, Part, SyncState,
+    BatchRecord, Counter, CounterTable, HasKey, IsHeld, Key, LeaseLost, MonotonicMillis, Part,
+    SyncState,
 };
 
 /// Pause between two messages that the node is alive, in milliseconds.
@@ -288,4 +288,49 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             expires_in: left.saturating_add(CLOCK_MARGIN),
         })
     }
+}
+
+/// Records a store's total of a key in a window, from which the other nodes' hits are computed.
+/// Returns whether it could be recorded: hits in a window that has not begun here have no place
+/// yet.
+///
+/// # Errors
+///
+/// [`LeaseLost`].
+fn record_total(
+    table: &CounterTable<'_>,
+    counter: &Counter,
+    key: Key<'_>,
+    window: u64,
+    total: Hits,
+    clock: &impl Clock,
+    is_held: IsHeld<'_>,
+) -> Result<bool, LeaseLost> {
+    let (size, now) = (counter.size(), clock.now());
+    let at = size.at(now);
+    if window.saturating_add(1) < at.number {
+        return Ok(true);
+    }
+    if window > at.number && !at.is_before_next(size) {
+        return Ok(false);
+    }
+    // A full zone has no slot for a counter with only other nodes' hits.
+    if let Some(counter) = table.make_room_for(counter, key, clock) {
+        let ours = table.pushed_of(counter, window);
+        table.set_remote(counter, window, total.minus(ours), now, is_held)?;
+    }
+    Ok(true)
+}
+
+/// Records a store's total of a key in a window, from its decision about a request. Needs no lease,
+/// since only decisions while the store is down depend on it.
+pub(crate) fn record_decided(
+    table: &CounterTable<'_>,
+    counter: &Counter,
+    key: Key<'_>,
+    (window, total): (u64, Hits),
+    clock: &impl Clock,
+) {
+    // Cannot fail: no lease is involved.
+    let _ = record_total(table, counter, key, window, total, clock, &|| true);
 }

@@ -10,7 +10,7 @@ use crate::engine::request::bound_limit::BoundLimit;
 use crate::engine::request::reserve_book::{PartQuestion, ReserveBook};
 use crate::engine::request::spending::spend;
 use crate::engine::request::synchronous::{Deciders, LimitCheck};
-use crate::engine::totals::record_decided;
+use crate::engine::sync::shard_sync::record_decided;
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::{Hits, hits};
 use crate::policy::limit::{Burst, Limit};

@@ -1,7 +1,7 @@
 //! Tests of the parsing of requests.
 
 use super::key::key_call;
-use crate::engine::api::error::ApiError;
+use crate::engine::api::json::ApiError;
 use crate::engine::api::request::*;
 use crate::engine::api::site::Sender;
 use crate::policy::algorithm::Algorithm;
