@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::error::NewError;
-use crate::engine::functions::arguments::ArgumentError;
+use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{
     AskedHits, Increment, Limiter, Machine, Namespace, RateLimitingError, WindowCounters,
 };
@@ -90,7 +90,7 @@ impl DefinedNamespace {
         if let Some(windows) = windows.iter().find(|it| it.size() == size) {
             return Ok(callback(windows));
         }
-        self.check_size("window_size", size)?;
+        arguments::counted_size("window_size", size, self.counted())?;
         Ok(callback(&WindowCounters::new(namespace, size)))
     }
 
@@ -104,22 +104,16 @@ impl DefinedNamespace {
     /// Returns the limiter without a limit for windows of this size, which a deciding store needs
     /// for `increment`.
     pub(super) fn unlimited(&self, size: WindowSize) -> Result<&Limiter<'_>, ArgumentError> {
-        self.check_size("window_size", size)?;
+        arguments::counted_size("window_size", size, self.counted())?;
         let mut unlimited = self.counters().unlimited.iter();
         let found = unlimited.find(|it| it.bound().limit.size == size);
         // There is one limiter for each size.
         found.ok_or_else(|| ArgumentError::new("window_size", "one of the window_sizes", size))
     }
 
-    /// Checks that callers may use windows of this size.
-    pub(super) fn check_size(&self, argument: &str, size: WindowSize) -> Result<(), ArgumentError> {
-        if self.sizes.is_empty() || self.sizes.contains(&size) {
-            return Ok(());
-        }
-        let sizes: Vec<_> = self.sizes.iter().map(ToString::to_string).collect();
-        let (sizes, name) = (sizes.join(", "), &self.name);
-        let expected = format!("one of the window_sizes of namespace \"{name}\" ({sizes})");
-        Err(ArgumentError::new(argument, &expected, size))
+    /// Returns its name, and the sizes that callers may use; `None` if they may use any.
+    pub(super) fn counted(&self) -> (&str, Option<&[WindowSize]>) {
+        (&self.name, Some(&*self.sizes).filter(|it| !it.is_empty()))
     }
 }
 

@@ -10,7 +10,7 @@ use super::error::{CallError, NewError};
 use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming, Limiter, Machine};
 use crate::policy::algorithm::Algorithm;
-use crate::policy::limit::{Burst, Limit};
+use crate::policy::limit::Limit;
 use crate::policy::namespace::DEFAULT_NAMESPACE;
 use crate::table::{InTable, WithTable};
 
@@ -118,16 +118,8 @@ impl LimiterOptions {
     ) -> Result<RateLimiter, NewError> {
         let (limit, hits) = match self.admits {
             Admits::Windows { limit, window, window_type } => {
-                let hits = arguments::limit(limit, window_type.algorithm())?;
-                let size = arguments::window_size("window", window.as_secs_f64())?;
-                namespace.check_size("window", size)?;
-                let limit = Limit {
-                    name: format!("{}-{size}", namespace.name).into(),
-                    size,
-                    algorithm: window_type.algorithm(),
-                    burst: Burst::default(),
-                };
-                (limit, hits)
+                let (window, algorithm) = (window.as_secs_f64(), window_type.algorithm());
+                arguments::window_limit(namespace.counted(), limit, window, algorithm)?
             }
             Admits::Rate { rate, burst } => {
                 let hits = arguments::some_hits("rate", rate)?;

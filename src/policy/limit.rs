@@ -51,6 +51,12 @@ const SECOND: WindowSize = match WindowSize::from_millis(1000) {
 };
 
 impl Limit {
+    /// Creates a limit in windows of this size in `namespace`.
+    pub fn in_windows(namespace: &str, size: WindowSize, algorithm: Algorithm) -> Limit {
+        let name = format!("{namespace}-{size}").into();
+        Limit { name, size, algorithm, burst: Burst::default() }
+    }
+
     /// Creates a limit of `rate` hits per second with this burst in `namespace`. All requests within the burst are
     /// delayed.
     pub fn per_second(namespace: &str, rate: Hits, burst: Hits) -> Limit {

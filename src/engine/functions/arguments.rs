@@ -7,6 +7,7 @@ use core::time::Duration;
 use crate::policy::algorithm::{Algorithm, Weight};
 use crate::policy::hits::Hits;
 use crate::policy::key::is_accounted;
+use crate::policy::limit::Limit;
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode, is_valid_name};
 use crate::policy::printable::Quoted;
 use crate::policy::window::WindowSize;
@@ -77,6 +78,42 @@ pub fn window_sizes(seconds: impl Iterator<Item = f64>) -> Result<Vec<WindowSize
     sizes.sort_unstable();
     sizes.dedup();
     Ok(sizes)
+}
+
+/// Checks that a namespace counts in windows of this size: one of `sizes`, unless it counts in any.
+///
+/// # Errors
+///
+/// The size is not one of `sizes`.
+pub fn counted_size(
+    argument: &str,
+    size: WindowSize,
+    (namespace, sizes): (&str, Option<&[WindowSize]>),
+) -> Result<(), ArgumentError> {
+    let Some(sizes) = sizes.filter(|it| !it.contains(&size)) else {
+        return Ok(());
+    };
+    let sizes: Vec<_> = sizes.iter().map(ToString::to_string).collect();
+    let sizes = sizes.join(", ");
+    let expected = format!("one of the window_sizes of namespace \"{namespace}\" ({sizes})");
+    Err(ArgumentError::new(argument, &expected, size))
+}
+
+/// Creates the limit of `hits` in a window of the namespace `counted`: its name and its sizes.
+///
+/// # Errors
+///
+/// See [`limit`], [`window_size`] and [`counted_size`].
+pub fn window_limit(
+    counted: (&str, Option<&[WindowSize]>),
+    hits: f64,
+    window: f64,
+    algorithm: Algorithm,
+) -> Result<(Limit, Hits), ArgumentError> {
+    let hits = limit(hits, algorithm)?;
+    let size = window_size("window", window)?;
+    counted_size("window", size, counted)?;
+    Ok((Limit::in_windows(counted.0, size, algorithm), hits))
 }
 
 /// Converts a number of hits.

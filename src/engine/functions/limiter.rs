@@ -10,7 +10,7 @@ use crate::engine::request::synchronous::{Deciders, LimitCheck, StoreQuestion, q
 use crate::policy::algorithm::{Algorithm, StoredKind, Weight};
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
-use crate::policy::limit::{Burst, Limit, Verdict};
+use crate::policy::limit::{Limit, Verdict};
 use crate::policy::namespace::OnError;
 use crate::policy::window::{Clock, WindowSize};
 use crate::store::contract::decision::{Answer, Question};
@@ -83,12 +83,7 @@ impl<'m> Limiter<'m> {
     /// Creates a limiter without a limit that counts in windows of this size, for `increment`. A
     /// store is asked for sliding windows, and returns the hits of both windows.
     pub fn unlimited(namespace: &Namespace<'m>, size: WindowSize) -> Self {
-        let limit = Limit {
-            name: format!("{}-{size}", namespace.name()).into(),
-            size,
-            algorithm: Algorithm::Sliding,
-            burst: Burst::default(),
-        };
+        let limit = Limit::in_windows(namespace.name(), size, Algorithm::Sliding);
         Limiter { counts_rejected: true, ..Limiter::new(namespace, limit, Hits::MAX) }
     }
 
@@ -300,6 +295,7 @@ impl<'c, 'm> Charges<'c, 'm> for OneCharge<'c, 'm> {
 mod tests {
     use super::*;
     use crate::policy::hits::hits;
+    use crate::policy::limit::Burst;
     use crate::testing::table::{SharedTable, TestClock};
 
     const MINUTE: u64 = 60_000;

@@ -10,7 +10,7 @@ use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::nginx::conf::{FoundNamespace, LibraryError, LibraryLimiter, MainConf};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
-use crate::policy::limit::{Burst, Limit};
+use crate::policy::limit::Limit;
 use crate::policy::namespace::SyncMode;
 use crate::policy::printable::Quoted;
 
@@ -85,19 +85,11 @@ impl GivenLimit<'_> {
                 ArgumentError::new("window_type", expected, given)
             })?,
         };
-        let hits = arguments::limit(self.limit, algorithm)?;
-        let size = arguments::window_size("window", self.window)?;
-        found.check_size("window", size)?;
+        let made = arguments::window_limit(found.counted(), self.limit, self.window, algorithm)?;
         if self.burst != 0.0 {
             return Err(ArgumentError::new("burst", "0 without \"rate\"", self.burst).into());
         }
-        let limit = Limit {
-            name: format!("{}-{size}", found.name).into(),
-            size,
-            algorithm,
-            burst: Burst::default(),
-        };
-        Ok((limit, hits))
+        Ok(made)
     }
 
     fn of_rate(&self, found: &FoundNamespace) -> Result<(Limit, Hits), LibraryError> {

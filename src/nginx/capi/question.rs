@@ -10,7 +10,7 @@ use super::define::no_place;
 use super::types::{Handle, RawReady, RawResult, RawWait, WAIT};
 use crate::broker::shared::message::Reply;
 use crate::broker::{Asker, Waiters};
-use crate::engine::functions::arguments::ArgumentError;
+use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming, Increment, Limiter};
 use crate::nginx::conf::{
     Committed, FoundNamespace, LibraryError, LibraryLimiter, MainConf, Synchronous,
@@ -129,7 +129,7 @@ pub(super) unsafe extern "C" fn incoming_async(
 
 /// Returns the limiter without a limit that counts in windows of this size.
 fn unlimited(found: &FoundNamespace, size: WindowSize) -> Result<Rc<LibraryLimiter>, LibraryError> {
-    found.check_size("window_size", size)?;
+    arguments::counted_size("window_size", size, found.counted())?;
     let mut all = found.unlimited.borrow_mut();
     let known = all.iter().find(|it| it.limiter.bound().limit.size == size);
     if let Some(known) = known {

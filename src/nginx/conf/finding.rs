@@ -1,7 +1,5 @@
 //! Defines and finds namespaces for callers of the library.
 
-use core::cell::RefCell;
-
 use super::found::FoundNamespace;
 use super::library_error::LibraryError;
 use super::main::MainConf;
@@ -87,15 +85,9 @@ impl MainConf {
             "the namespace has no place in its zone, as the error log says",
         ))?;
         Ok(FoundNamespace {
-            name: conf.name.clone(),
-            namespace,
-            sizes: conf.window_sizes.clone(),
-            is_open: conf.is_open(),
-            sync: conf.options.sync,
             store: self.configuration().store(conf).map(|it| it.settings.kind()),
             synchronous: self.synchronous(number),
-            windows: RefCell::default(),
-            unlimited: RefCell::default(),
+            ..FoundNamespace::of(conf, namespace)
         })
     }
 
@@ -109,7 +101,7 @@ impl MainConf {
         let namespace = Namespace::new(&definition.name, table).map_err(LibraryError::Full)?;
         // Leaked, since callers refer to it until the process ends.
         let namespace = Box::leak(Box::new(namespace));
-        let found = FoundNamespace::local(&definition.name, namespace, Vec::new(), true);
+        let found = FoundNamespace::local(&definition.name, namespace);
         self.library().keep_found(found)
     }
 }

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use super::library_error::LibraryError;
 use super::served::Synchronous;
-use crate::engine::functions::arguments::ArgumentError;
+use crate::conf::configuration::NamespaceConf;
+use crate::engine::functions::arguments;
 use crate::engine::{Limiter, Namespace, Refund, WindowCounters};
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
@@ -18,10 +19,8 @@ use crate::store::registry::StoreKind;
 pub(crate) struct FoundNamespace {
     pub(crate) name: Box<str>,
     pub(crate) namespace: &'static Namespace<'static>,
-    /// The configured window sizes.
-    pub(super) sizes: Vec<WindowSize>,
-    /// Whether callers may use other window sizes, too.
-    pub(super) is_open: bool,
+    /// The window sizes that callers may use; `None` if they may use any.
+    pub(super) sizes: Option<Vec<WindowSize>>,
     pub(crate) sync: SyncMode,
     /// The kind of its store; `None` without one.
     pub(crate) store: Option<StoreKind>,
@@ -50,25 +49,28 @@ pub(crate) enum Committed {
 }
 
 impl FoundNamespace {
-    /// Creates a local namespace with these window sizes. If `is_open`, callers may use other
-    /// sizes, too.
-    pub(super) fn local(
-        name: &str,
-        namespace: &'static Namespace<'static>,
-        sizes: Vec<WindowSize>,
-        is_open: bool,
-    ) -> FoundNamespace {
+    /// Creates a local namespace with windows of any size.
+    pub(super) fn local(name: &str, namespace: &'static Namespace<'static>) -> FoundNamespace {
         FoundNamespace {
             name: name.into(),
             namespace,
-            sizes,
-            is_open,
+            sizes: None,
             sync: SyncMode::Local,
             store: None,
             synchronous: None,
             windows: RefCell::default(),
             unlimited: RefCell::default(),
         }
+    }
+
+    /// Creates a namespace of the configuration, without its store.
+    pub(super) fn of(
+        conf: &NamespaceConf,
+        namespace: &'static Namespace<'static>,
+    ) -> FoundNamespace {
+        let sizes = (!conf.is_open()).then(|| conf.window_sizes.clone());
+        let sync = conf.options.sync;
+        FoundNamespace { sizes, sync, ..FoundNamespace::local(&conf.name, namespace) }
     }
 
     /// Calls `callback` with the counters of windows of this size.
@@ -88,7 +90,7 @@ impl FoundNamespace {
 
     #[cold]
     fn add_windows(&self, size: WindowSize) -> Result<(), LibraryError> {
-        self.check_size("window_size", size)?;
+        arguments::counted_size("window_size", size, self.counted())?;
         let windows = WindowCounters::new(self.namespace, size);
         let mut all = self.windows.borrow_mut();
         // Bounds the memory for a caller that uses ever new sizes.
@@ -99,15 +101,9 @@ impl FoundNamespace {
         Ok(())
     }
 
-    /// Checks that callers may use windows of this size.
-    pub(crate) fn check_size(&self, argument: &str, size: WindowSize) -> Result<(), LibraryError> {
-        if self.is_open || self.sizes.contains(&size) {
-            return Ok(());
-        }
-        let sizes: Vec<_> = self.sizes.iter().map(ToString::to_string).collect();
-        let sizes = sizes.join(", ");
-        let expected = format!("one of the window_sizes of namespace \"{}\" ({sizes})", self.name);
-        Err(ArgumentError::new(argument, &expected, size).into())
+    /// Returns its name, and the sizes that callers may use; `None` if they may use any.
+    pub(crate) fn counted(&self) -> (&str, Option<&[WindowSize]>) {
+        (&self.name, self.sizes.as_deref())
     }
 }
 

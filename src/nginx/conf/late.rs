@@ -73,15 +73,9 @@ impl MainConf {
         let served = self.synced_late(late, conf, namespace);
         drop(lock);
         let found = FoundNamespace {
-            sync: conf.options.sync,
             store: late.store(conf).map(|it| it.settings.kind()),
             synchronous: served.as_ref().and_then(|it| it.synchronous(conf)),
-            ..FoundNamespace::local(
-                &conf.name,
-                namespace,
-                conf.window_sizes.clone(),
-                conf.is_open(),
-            )
+            ..FoundNamespace::of(conf, namespace)
         };
         self.library().keep_found(found)?;
         self.late.served.borrow_mut().extend(served.clone());
