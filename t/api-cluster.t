@@ -1,7 +1,7 @@
-# The API of nodes that share a store: what one is told, the others follow; with each kind of store.
+# Tests the API of nodes that share a store, with each kind of store: a change on one node reaches the others.
 #
-# This is a plain Perl test: it needs several nginx at once. It takes the ports TEST_NGINX_PORT + 2 to + 9.
-# Nothing here waits for a period: it is an hour, and a sync is asked for.
+# This is a plain Perl test, because it needs several nginx instances. It uses the ports TEST_NGINX_PORT + 2 to + 9.
+# No test waits for the sync period, which is an hour: the API starts each sync.
 
 use strict;
 use warnings;
@@ -24,7 +24,7 @@ my @of_store;    # more of the configuration
 
 sub api_conf { return conf(sync_rate => '1h', @of_store, @_), server => $with_api, zone => '5m' }
 
-# Has nodes sync, one after the other.
+# Makes nodes sync, one after the other.
 sub sync_all {
     for my $node (@_) {
         my ($status, $answer) = api($node, POST => 'api/sync');
@@ -48,7 +48,7 @@ sub api_tests {
         is($store->total(api => 'k'), 2, 'when it has answered');
         sync_all($b, $a);
         is_deeply(rates(), [3, 3], 'all know all');
-        # At once, by both workers: each answer comes after a sync that began after it was asked for.
+        # Both workers get calls at once. Each response comes after a sync that began after the call.
         for (1 .. 20) {
             $a->hit(hit => 'many');
             api($a, POST => 'api/sync/');
@@ -69,7 +69,7 @@ sub api_tests {
             'it tells what it has set to zero');
         ($status, $answer) = api($a, GET => 'api/keys/k?window_type=fixed');
         is_deeply([$status, @$answer{qw(rate current previous)}], [200, 0, 0, 0], 'it is zero here');
-        # Of what others heard before, that is so much.
+        # The other node learned of these hits before.
         eventually(sub { $store->total(api => 'k') }, 0, "and in $label, at once");
         eventually(\&rates, [0, 3], 'and elsewhere') if eval { $store->listeners };
         $a->hit(hit => 'k');
@@ -78,7 +78,7 @@ sub api_tests {
         is($store->total(api => 'k'), 4, "as in $label");
         for my $node (@nodes) {
             api($node, DELETE => 'api/keys/k');
-            # Of a store without a channel, each looks for itself.
+            # Without a channel, each node has to sync.
             sync_all($a, $b) if !eval { $store->listeners };
         }
         sync_all($a, $b, $a, $b);

@@ -1,9 +1,8 @@
-# The API at random: whatever method, path and arguments it is sent, of namespaces without a store, with one, and
-# with one that decides, it answers in JSON, with one of the statuses that its documentation has, and no worker ends
-# or is held.
+# Sends random methods, paths and arguments to the API, for namespaces without a store, with a store, and with a
+# store that decides. Tests that each response is JSON with a documented status, and that no worker exits or hangs.
 #
-# A plain Perl test: what it sends is made of a seed, which it prints. SEED has it send the same again. It takes the
-# ports TEST_NGINX_PORT + 2 and + 4.
+# This is a plain Perl test. It prints the seed of its requests; the environment variable SEED repeats them. It uses
+# the ports TEST_NGINX_PORT + 2 and + 4.
 
 use strict;
 use warnings;
@@ -26,7 +25,7 @@ my $port  = $ENV{TEST_NGINX_PORT} || 1984;
 my $store = Redis->new(port => $port + 4);
 $store->start;
 
-# The store has so much time that it is never late.
+# The timeouts are so long that the store never exceeds them.
 my $node = Node->new(a => $port + 2);
 $node->start(
     http => <<"    END",
@@ -43,8 +42,9 @@ my @workers = $node->workers;
 
 sub one_of { return $_[rand @_] }
 
-# A byte as it may stand in a path or in the arguments: nginx itself refuses NUL, blanks and control
-# characters that are sent as they are, and NUL in a path; there, dots may lead out of the API.
+# Returns random bytes, from $least on, for a path or arguments, in part percent-encoded. nginx itself refuses NUL,
+# spaces and control characters that are not encoded, and an encoded NUL in a path; dots in a path could lead out of
+# the API.
 sub bytes {
     my ($least) = @_;
     return join '', map {
@@ -89,7 +89,7 @@ sub arguments {
     return join '&', @parts;
 }
 
-# The status, the headers and the body of an answer.
+# Makes a request; returns the status, the headers and the body of the response.
 sub answer {
     my ($method, $target) = @_;
     my $socket = $node->connection or return;
@@ -99,7 +99,7 @@ sub answer {
     return (($head // '') =~ m{^HTTP/1\.1 (\d+)} ? $1 : 'none', $head, $body);
 }
 
-# So that a worker that is held fails the test.
+# A worker that hangs fails the test.
 local $SIG{ALRM} = sub { BAIL_OUT("seed $seed: a request was not answered") };
 alarm 500;
 

@@ -1,7 +1,7 @@
-# The API where the store decides (`sync_rate 0`): limits of any program that are exact across nodes, keys that are
-# set to zero, and what is answered when the store is away, or the worker ends; with each kind of store.
+# Tests the API of namespaces whose store decides (`sync_rate 0`), with each kind of store: exact limits across
+# nodes, resets of keys, and responses while the store is down or the worker exits.
 #
-# This is a plain Perl test: it needs several nginx at once. It takes the ports TEST_NGINX_PORT + 2 to + 9.
+# This is a plain Perl test, because it needs several nginx instances. It uses the ports TEST_NGINX_PORT + 2 to + 9.
 
 use strict;
 use warnings;
@@ -22,7 +22,7 @@ die "postgres is not installed\n" if !Postgres::is_there();
 
 my ($a, $b) = @nodes;
 
-# What a limit of each kind is asked with, of 5 hits.
+# The arguments for a limit of 5 hits, by algorithm.
 my %limits = (
     (map { ($_ => "window_type=$_&limit=5") } qw(sliding fixed elastic moving)),
     rate => 'rate=1/366d&burst=4',
@@ -31,7 +31,7 @@ my %limits = (
 my @of_store;    # more of the configuration
 my $number = 0;
 
-# A key that no other test has.
+# Returns a key that no other test uses.
 sub new_key { return 'key-' . ++$number }
 
 sub api_conf {
@@ -41,7 +41,7 @@ sub api_conf {
     return (%conf, server => $with_api, zone => '5m');
 }
 
-# The fields of an answer; or the status, if that is none.
+# Waits for a response; returns these fields of it, or the status if there is no object.
 sub fields {
     my ($answer, @fields) = @_;
     my ($status, $object) = @$answer;
@@ -49,7 +49,7 @@ sub fields {
     return join ' ', map { $object->{$_} // 'null' } @fields;
 }
 
-# What DELETE tells that it has set to zero.
+# Returns what the response to DELETE reports as set to zero.
 sub told {
     my ($status, $object) = @_;
     my @told = map { ($_->{counter} ? "$_->{counter}:" : '') . "$_->{window_type}=$_->{rate}" } @{$object->{reset} // []};
@@ -58,7 +58,7 @@ sub told {
 
 sub post { my ($node, $key, $query) = @_; return [api($node, POST => "api/keys/$key?$query")] }
 
-# What the store has of a key, for each kind of limit.
+# Returns the count of a key in the store, for each kind of limit.
 sub counted {
     my ($node, $key) = @_;
     my %counted;
@@ -133,7 +133,7 @@ sub decision_tests {
     };
 
     subtest "$label: DELETE before a node has synced with a store that came back empty" => sub {
-        # A sync of the period may come before.
+        # A periodic sync may come first.
         for (1 .. 5) {
             my $key = new_key();
             $store->flush;
@@ -209,7 +209,7 @@ sub absence_tests {
             api($a, POST => 'api/sync');
             $store->pause;
             my @begun = map { begin_api($a, $_->[1] => $_->[0]) } @calls;
-            # It has read them all when it answers one that follows.
+            # When the worker answers a later request, it has read all earlier ones.
             $a->body('/api/');
             my $done = $end =~ /reload/ ? $a->begin_reload : undef;
             kill $end, $a->{master} if !$done;

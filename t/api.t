@@ -1,7 +1,6 @@
-# ratelimit_api: zones, namespaces and counters, in JSON.
+# Tests ratelimit_api: zones, namespaces and counters, in JSON.
 #
-# Windows are of about a year, so that no test meets the end of one (see
-# limit.t).
+# Windows have about a year, so that none ends during a test (see limit.t).
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

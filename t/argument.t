@@ -1,9 +1,8 @@
-# Keys that are a variable $arg_name: the module looks the argument up itself,
-# but where the configuration, or something that happened to the request, gives
+# Tests keys that are a variable $arg_name. The module looks up the argument
+# itself, unless the configuration or an earlier step of the request has given
 # the variable another value.
 #
-# Windows are of about a year, so that no test meets the end of one (see
-# limit.t).
+# Windows have about a year, so that none ends during a test (see limit.t).
 
 use Test::Nginx::Socket 'no_plan';
 

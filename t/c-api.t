@@ -1,8 +1,8 @@
-# The library's functions in C, called by a module of the test's own (lib/c_api.c): what they count, what
-# they say of wrong arguments, and when they can be called.
+# Tests the C API of the library, called by a test module (lib/c_api.c): what the functions count, their
+# errors for invalid arguments, and when they can be called.
 #
-# A plain Perl test, whose environment is told in lib/OwnNginx.pm. Windows are of 366 days, so that no test
-# meets the end of one (see limit.t).
+# This is a plain Perl test; lib/OwnNginx.pm describes its environment. Windows have 366 days, so that none
+# ends during a test (see limit.t).
 
 use strict;
 use warnings;
@@ -47,7 +47,7 @@ subtest 'what is counted in C is counted' => sub {
         my @rates = map { c('sliding_window', h => $h, k => 'w', w => 2, weight => $_) } @weights;
         return join ' ', map {/rate=(\S+)/} @rates;
     };
-    # The previous window has ten hits, a sliding one has some of them.
+    # The previous window has ten hits; a sliding window counts a part of them.
     my $tries = 0;
     until (($read->() || '') =~ /^0 2\.5 10 (\d+(?:\.\d+)?)$/ && $1 < 10 || ++$tries > 200) {
         c('increment', h => $h, k => 'w', w => 2, v => 10) if $read->() eq '0 0 0 0';
@@ -185,7 +185,7 @@ subtest 'wrong arguments are named' => sub {
         [window_type => {limit => 1, w => 60, type => 'none'}], [window_type => {rate => 1, type => 'fixed'}],
         [rate => {rate => 'inf'}], [limit => {limit => 1, w => 60, size => 0}], [limit => {limit => 100000.001, w => 60, type => 'moving'}], [namespace => {n => '-/-', limit => 1, w => 60}]) {
         my ($word, $arguments) = @$_;
-        # Of two that do not go together, either may be named.
+        # If two arguments exclude each other, the error may name either.
         like(c('new_limiter', n => 'default', %$arguments), qr/^-1 0 invalid argument "(?:$word|limit)"/,
             join ' ', 'new_limiter', map {"$_=$arguments->{$_}"} sort keys %$arguments);
     }
@@ -239,14 +239,14 @@ subtest 'before workers start, and after a reload' => sub {
 
 done_testing();
 
-# So many workers have begun.
+# Waits until this number of workers has started.
 sub begun {
     my ($workers) = @_;
     wait_for('what workers log', sub { logged(qr/c_api init_process/) == $workers });
     is(logged(qr/c_api init_process: new 0, find 0, increment 0/), $workers, 'in workers');
 }
 
-# Calls a function, and returns what it says.
+# Calls a function and returns the response.
 sub c {
     my ($function, %arguments) = @_;
     my $query = CModule::query($function, %arguments);
@@ -258,7 +258,7 @@ sub c {
     return $body;
 }
 
-# The handle that a function makes.
+# Calls a function that makes a handle; returns the handle.
 sub handle {
     my $answer = c(@_);
     my ($handle) = $answer =~ /^0 ([1-9]\d*)$/ or fail("@_: $answer");

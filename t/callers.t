@@ -1,8 +1,8 @@
-# Callers of the library that wait for a store, in Lua and in C: what becomes of those that leave, that are
-# killed, whose worker exits or gets another configuration; and of answers that are never taken.
+# Tests callers of the library, in Lua and in C, that wait for a store: a caller may close its connection or
+# be killed, and its worker may exit or get a new configuration. Some results are never collected.
 #
-# A plain Perl test; its environment is told in lib/OwnNginx.pm. It takes the ports TEST_NGINX_PORT + 2 and
-# + 4. Without a lua-nginx-module for this nginx, it has the parts in C.
+# This is a plain Perl test; lib/OwnNginx.pm describes its environment. It uses the ports TEST_NGINX_PORT + 2
+# and + 4. Without a lua-nginx-module for this nginx, it runs only the tests in C.
 
 use strict;
 use warnings;
@@ -33,7 +33,7 @@ $store = Redis->new(port => $port + 4);
 $store->be_empty;
 
 subtest 'in C: an answer is taken once, and nothing is asked while another configuration begins' => sub {
-    # A process that is master and worker in one.
+    # A single process that is both master and worker.
     $node->start(with_c(single => 1));
     my $h = handle('find', n => 'asked');
     is(c('increment_async', h => $h, k => 'c', w => $year), "0 rate=1 remaining=0 delay=0 retry_after=0", 'the store answers');
@@ -45,7 +45,7 @@ subtest 'in C: an answer is taken once, and nothing is asked while another confi
     $node->begin_reload;
     like($waiting->(), qr/^0 rate=\S+ .* again=0$/, 'one that waited was decided here, and so was what it asked then');
     $store->go_on;
-    # Such a process takes no new connections after a reload.
+    # After a reload, such a process accepts no new connections.
     $node->stop(qr/worker_connections are not enough/);
 };
 
@@ -208,7 +208,7 @@ sub in_lua {
     };
 }
 
-# A node whose namespace `asked` has the store decide.
+# Returns the configuration of a node whose store decides in the namespace `asked`.
 sub with_c {
     my %conf = (server => '', @_);
     return (
@@ -223,10 +223,10 @@ sub with_lua {
     return (%conf, http => $conf{http} . $lua{http}, server => $conf{server} . $lua{server});
 }
 
-# A function in C, as in c-api.t.
+# Calls a C function and returns the response, as in c-api.t.
 sub c { return received(c_send(@_)) }
 
-# The same, but it waits for the answer when its result is called.
+# Starts a call of a C function; returns a function that waits for the response.
 sub c_begin {
     my $socket = c_send(@_);
     return sub { received($socket) };
@@ -237,7 +237,7 @@ sub c_send {
     return sent('/c?' . CModule::query($function, %arguments));
 }
 
-# A request whose answer is waited for when the result is called.
+# Sends a request; returns a function that waits for the response.
 sub begin {
     my ($path) = @_;
     my $socket = sent($path);
@@ -259,7 +259,7 @@ sub received {
     return $body;
 }
 
-# A request that came later was answered: those before wait.
+# Makes a request. Its response shows that nginx has read all earlier ones, which therefore wait.
 sub comes_after { c('version') =~ /^1 / or fail('a request that comes after') }
 
 sub handle {

@@ -1,8 +1,8 @@
-# Subrequests with variables of their own, as Lua's ngx.location.capture makes them: the decision is the main
-# request's, which is counted once, charged at its end, and told about the limits.
+# Tests subrequests with their own variables, as Lua's ngx.location.capture makes them. The decision belongs to
+# the main request, which is counted once, charged when it ends, and gets the headers about the limits.
 #
-# A plain Perl test, with Debian's lua-nginx-module. Its environment is told in lib/OwnNginx.pm. It takes the ports TEST_NGINX_PORT + 2 and + 4. Windows are of 366 days, so that no
-# test meets the end of one.
+# This is a plain Perl test that needs Debian's lua-nginx-module; lib/OwnNginx.pm describes its environment. It uses
+# the ports TEST_NGINX_PORT + 2 and + 4. Windows have 366 days, so that none ends during a test.
 
 use strict;
 use warnings;
@@ -33,8 +33,8 @@ my $port  = $ENV{TEST_NGINX_PORT} || 1984;
 my $node  = Node->new(a => $port + 2);
 my $redis = Redis->new(port => $port + 4);
 
-# How Lua makes subrequests: with variables of their own, empty or copied, and with those of the main request; one
-# after the other, and side by side.
+# Lua code that makes subrequests: with their own variables, empty or copied, and with those of the main request;
+# sequentially and in parallel.
 my %captures = (
     own    => 'for i = 1, 3 do add(capture("/limited")) end',
     copied => 'for i = 1, 3 do add(capture("/limited", { copy_all_vars = true })) end',
@@ -42,14 +42,14 @@ my %captures = (
     beside => 'add(ngx.location.capture_multi { { "/limited" }, { "/limited" }, { "/limited" } })',
 );
 
-# What locations below have: `add` keeps statuses, which are the answer.
+# Lua code of the locations: `add` collects the statuses, and `done` sends them as the response.
 my $lua = <<'END';
     local statuses, capture = {}, ngx.location.capture
     local function add(...) for _, res in ipairs { ... } do statuses[#statuses + 1] = res.status end end
     local function done() ngx.print(table.concat(statuses, " ")) end
 END
 
-# A location of Lua.
+# Returns a location that runs Lua code.
 sub lua { my ($path, $code, $more) = @_; return "location = $path { " . ($more // '') . " content_by_lua_block { $lua $code } }\n" }
 
 subtest 'a request is counted once, and told about the limits' => sub {
@@ -103,10 +103,10 @@ subtest 'charges are known with the response of the request' => sub {
 subtest 'rules of the request itself come first, in whatever phase' => sub {
     start(limit => 'limit=1/366d window=fixed', server => join('',
         lua('/first', 'done()', 'ratelimit_phase precontent; ratelimit limit=9/366d name=first key=first; access_by_lua_block { ngx.location.capture("/limited") }'),
-        # Of a subrequest's subrequest, too.
+        # A subrequest can make another one.
         lua('/outer', 'add(capture("/middle"), capture("/middle")) done()'),
         lua('/middle', 'done()', 'ratelimit_phase precontent; ratelimit limit=9/366d name=middle key=middle; access_by_lua_block { ngx.location.capture("/limited") }'),
-        # And what follows them.
+        # An internal redirect can follow them.
         lua('/exec', 'add(capture("/limited")) ngx.exec("/after")'),
         lua('/after', 'ngx.print("after")', 'ratelimit limit=9/366d name=after key=after;')));
     like(ask('/first')->{head}, qr/\r\nRateLimit: "first";r=$_;/, 'a request that is decided on later') for 8, 7;
@@ -183,7 +183,7 @@ subtest 'a store decides once, and all wait for it' => sub {
 
 done_testing();
 
-# Starts the node, whose location /limited has these rules.
+# Starts the node with these rules in the location /limited.
 sub start {
     my (%given) = (http => '', server => '', @_);
     my %conf    = LuaNode::conf();
@@ -203,7 +203,7 @@ sub stop { $node->stop }
 
 sub requests { return $node->body('/api/namespaces/default') =~ /"requests":\{([^}]*)\}/ ? $1 : '' }
 
-# Asks for a path, on a connection of its own or this one.
+# Requests a path, on the given connection or on a new one; returns the response.
 sub ask { return read_answer(request(@_)) }
 
 sub request {
@@ -214,7 +214,7 @@ sub request {
     return $socket;
 }
 
-# An answer: its status, its head, and its body, which is chunked.
+# Reads a response; returns its status, its head, and its body, which is chunked.
 sub read_answer {
     my ($socket) = @_;
     my $text = '';

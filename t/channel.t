@@ -1,6 +1,6 @@
-# Nodes that hear each other's pushes through a store: see lib/ChannelTests.pm.
+# Tests that nodes receive each other's pushes through the channel of a store: see lib/ChannelTests.pm.
 #
-# This is a plain Perl test: it needs several nginx at once. It takes the ports TEST_NGINX_PORT + 2 to + 4.
+# This is a plain Perl test, because it needs several nginx instances. It uses the ports TEST_NGINX_PORT + 2 to + 4.
 
 use strict;
 use warnings;

@@ -1,8 +1,8 @@
-# Nodes that share a ring of three Cassandras, each of which has all that most have: while one of those is
-# killed, hangs, loses its disk, or is back, nodes go on, and none of the hits is lost or counted twice.
+# Tests nodes that share a ring of three Cassandra servers with replication factor 3. While one server is killed,
+# hangs, loses its disk, or returns, the nodes continue, and no hit is lost or counted twice.
 #
-# This is a plain Perl test, as cluster-cassandra.t is. It takes the ports TEST_NGINX_PORT + 2 to + 5, of the last
-# two at three addresses.
+# This is a plain Perl test, like cluster-cassandra.t. It uses the ports TEST_NGINX_PORT + 2 to + 5, the last two of
+# them on three addresses.
 
 use strict;
 use warnings;
@@ -15,7 +15,7 @@ use CassandraServer;
 use Node;
 use TwoNodes;
 
-# As TwoNodes.pm has it.
+# The interface of a store that nodes share: see TwoNodes.pm.
 {
     package Ring;
 
@@ -24,7 +24,7 @@ use TwoNodes;
     sub strategy { 'cassandra' }
     sub software { qr/Cassandra \d+\.\d+/ }
 
-    # Of one that answers: it asks the others.
+    # Queries a server that responds; it queries the others.
     sub total {
         my ($self, $namespace, $key) = @_;
         my ($server) = grep { !$_->{is_away} } @{$self->{all}};
@@ -41,7 +41,7 @@ my @ring      = map {
 $_->start for @ring;
 $store = bless {all => \@ring, port => $ring[0]{port}}, 'Ring';
 
-# Each node of ours knows two, of which the first is another one.
+# Each node is configured with two servers, in a different order.
 my %first = ($a => [0, 1], $b => [1, 2]);
 
 sub ring_conf {
@@ -57,11 +57,11 @@ subtest 'a ring: all three have what nodes count' => sub {
     my ($keyspace) = $ring[2]->ask("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = 'ratelimit'");
     is($keyspace->{replication}{replication_factor}, 3, 'there are as many replicas as was said');
     is($_->logged(connected()), 1, "$_->{name} is connected") for @nodes;
-    # Both created the tables at the same time, of which a server may hear late: then they try again.
+    # Both nodes create the tables at the same time. A server may learn of them late; then the nodes try again.
     stop($lost);
 };
 
-# What may happen to the server that node a knows first: pairs of what begins it, and what ends it.
+# Faults of the first server of node a: pairs of a function that starts the fault and one that ends it.
 my %faults = (
     'is killed' => [
         sub { $_->{is_away} = 1; $_->kill },
@@ -85,12 +85,12 @@ for my $what (sort keys %faults) {
         my @loads = map { $_->load('k') } @nodes;
         pushed_under_load();
         $begin->() for $ring[0];
-        # They tell each other by what is left of the ring. (A query of the test's own might wait for all of it.)
+        # The nodes exchange counts through the rest of the ring. A query of the test itself could wait for all servers.
         settle() for 1 .. 3;
         $end->() for $ring[0];
         pushed_under_load();
         no_answer_was_slow(totals_of_loads(@loads));
-        # A slow exchange tells the time late.
+        # After a slow exchange, the measured clock offset is wrong.
         stop(qr/$lost|has a clock that is/);
     };
 }

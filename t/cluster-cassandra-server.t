@@ -1,7 +1,7 @@
-# Nodes that share a Cassandra of one server, which is killed, set back and emptied under load: none of the
-# hits is lost or counted twice. What servers see and do that are not ended is in cluster-cassandra.t.
+# Tests nodes that share one Cassandra server that is killed, restored from an old copy, and emptied under load: no
+# hit is lost or counted twice. cluster-cassandra.t has the tests for which the server keeps running.
 #
-# This is a plain Perl test, as that is. It takes the ports TEST_NGINX_PORT + 2 to + 5.
+# This is a plain Perl test, like cluster-cassandra.t. It uses the ports TEST_NGINX_PORT + 2 to + 5.
 
 use strict;
 use warnings;
@@ -14,7 +14,7 @@ use CassandraServer;
 use Node;
 use TwoNodes;
 
-# As TwoNodes.pm has it.
+# The interface of a store that nodes share: see TwoNodes.pm.
 {
     package OneServer;
     our @ISA = 'CassandraServer';
@@ -27,7 +27,7 @@ use TwoNodes;
         return $self->totals('ratelimit.rl_counters', $namespace, undef, $key)->{$key} // 0;
     }
 
-    # Ends it, and starts it again with what the command makes of its data.
+    # Kills the server, runs a command on its data, and starts it again.
     sub restart_with {
         my ($self, @command) = @_;
         $self->kill;
@@ -36,7 +36,7 @@ use TwoNodes;
     }
 }
 
-# What it has answered outlives it.
+# The server keeps all acknowledged writes when it is killed.
 $store = OneServer->new(port => $port + 4, options => [qw(--durable --heap 192m)]);
 $store->start;
 
@@ -54,7 +54,7 @@ under_load('a server that is back without anything', 'rm -rf data', sub {
 
 done_testing();
 
-# Two nodes, one under load, of which the server is killed, and is back with what the command makes of its data.
+# Tests two nodes, one of them under load, while the server is restarted with data changed by the command.
 sub under_load {
     my ($name, $command, $then) = @_;
     subtest $name => sub {
@@ -62,10 +62,10 @@ sub under_load {
         $_->start(conf()) for @nodes;
         $_->hit(hit => "of-$_->{name}") for @nodes;
         all_know("of-$_->{name}" => 1) for @nodes;
-        # Of one node, since the server is to start meanwhile.
+        # Only one node has load, because the server must be able to start meanwhile.
         my @loads = $nodes[0]->load('k');
         pushed_under_load();
-        # Nothing of it is on its way to a file while that is copied.
+        # The server is stopped, so that it does not write while its files are copied.
         $store->restart_with('cp -a data old') if $command =~ /old/;
         pushed_under_load();
         my $epoch = $store->epoch('ratelimit.rl_counters', 'api');

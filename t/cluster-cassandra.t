@@ -1,7 +1,7 @@
-# Nodes that share a Cassandra: what nodes with any store do (see lib/ConvergenceTests.pm and
-# lib/RecoveryTests.pm), and what only Cassandra has. What becomes of its servers is in cassandra-ring.t.
+# Tests nodes that share a Cassandra: the tests for any store (see lib/ConvergenceTests.pm and
+# lib/RecoveryTests.pm), and tests that only apply to Cassandra. cluster-cassandra-ring.t tests failing servers.
 #
-# This is a plain Perl test: it needs several nginx at once, and signals. It takes the ports
+# This is a plain Perl test, because it needs several nginx instances and signals. It uses the ports
 # TEST_NGINX_PORT + 2 to + 4, and without TEST_CASSANDRA, + 16 and + 17.
 
 use strict;
@@ -27,14 +27,14 @@ recovery_tests();
 
 subtest 'what is near its limit is pushed, and looked at, though nobody tells of it' => sub {
     start_acquainted(limit => 100, sync_rate => '10m');
-    # A quarter of what remains is pushed: twice, by which b knows how fast it grows.
+    # A node pushes when its hits are a quarter of what remains. After two pushes, b knows the rate of growth.
     my $total = 0;
     for my $hits (20, 16) {
         $b->hit(hit => 'k') for 1 .. $hits;
         $total += $hits;
         eventually(sub { $store->total(api => 'k') }, $total, "$total are pushed");
     }
-    # Node a knows of that with its own push, and b of a's by its look.
+    # Node a learns of these hits with its own push; b learns of those of a with its next fetch.
     $a->hit(hit => 'k') for 1 .. 20;
     eventually(sub { $_->rate(ask => 'k') }, 56, "$_->{name} knows all") for @nodes;
     stop();
@@ -64,7 +64,7 @@ subtest 'the schema, the grants and the user of docs/cassandra.md' => sub {
     my ($tables) = $schema =~ /(CREATE TABLE.*)/s;
     is($tables, $ours, 'the tables are those that nodes create');
 
-    # As written, but that the keyspace and the user are of this test.
+    # The statements are those of the documentation, with the keyspace and the user of this test.
     $store->drop;
     my $user = $store->locked;
     s/\bratelimit\b/$store->{keyspace}/g, s/\bnginx\b/"$user"/g for $schema, $grants;
@@ -76,7 +76,7 @@ subtest 'the schema, the grants and the user of docs/cassandra.md' => sub {
     $_->hit(hit => 'k') for @nodes;
     all_know(k => 4);
     stop();
-    # Without the tables, it may not make them.
+    # This user may not create missing tables.
     $store->ask("DROP TABLE $store->{keyspace}.rl_counters_positions");
     $a->start(conf(store => $store->credentials('change-me')));
     my $message = qr/$lost.*table "rl_counters_positions" is missing, and cannot be created/;

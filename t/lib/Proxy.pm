@@ -203,7 +203,7 @@ sub send_on {
         last if length $answer->{bytes};
         shift @{$link->{answers}};
     }
-    # What a client sent before it gave up is on its way.
+    # A request that a client sent before it closed its connection is still forwarded.
     my $is_over = $link->{client_ended} ? !length $link->{request} || $link->{server_ended}
         : $link->{server_ended} && !@{$link->{answers}};
     $self->drop($link) if $is_over;
@@ -216,7 +216,7 @@ sub connect {
     return $server;
 }
 
-# Has nothing wait: neither us, nor what is small until what was sent before it has arrived.
+# Makes a socket nonblocking and disables Nagle's algorithm.
 sub prepare {
     my ($socket) = @_;
     $socket->blocking(0);
@@ -229,7 +229,7 @@ sub drop {
     close $_ for grep {defined} @$link{qw(client server)};
 }
 
-# What has come: nothing if the connection has ended, undef if nothing has come yet.
+# Returns received bytes: '' if the connection is closed, undef if no data is available yet.
 sub received {
     my ($socket) = @_;
     my $count = sysread $socket, my $bytes, 65536;
@@ -237,7 +237,7 @@ sub received {
     return $! == EAGAIN || $! == EINTR ? undef : '';
 }
 
-# Sends what goes at once, and takes it away. Returns whether the connection is still there.
+# Sends as much as the socket accepts and removes it from the buffer. Returns whether the connection is still open.
 sub sent {
     my ($socket, $bytes) = @_;
     my $count = syswrite $socket, $$bytes;

@@ -1,5 +1,5 @@
-# None of the hits of nodes that share a store is lost or counted twice, whatever becomes of the store,
-# of a worker, of a node. One body for every store, as the conformance suite of src/store is.
+# Tests that no hit of nodes that share a store is lost or counted twice when the store, a worker or a
+# node fails. Every store runs the same tests, as in the conformance suite of src/store.
 
 package RecoveryTests;
 
@@ -131,12 +131,12 @@ sub recovery_tests {
     subtest 'a store that hangs under load' => sub {
         $store->be_empty;
         $_->start(impatient()) for @nodes;
-        # The log says of a store that it is back only if the node had reached it before.
+        # The log reports that a store is back only if the node had reached it before.
         $_->wait_for_first_sync for @nodes;
         my @loads = map { $_->load('k') } @nodes;
         for (1, 2) {
             pushed_under_load();
-            # A busy machine may have missed a time before.
+            # On a busy machine, a timeout may have expired before.
             my %before = map { $_ => [$_->logged($lost), $_->logged($back)] } @nodes;
             $store->pause;
             for my $node (@nodes) {

@@ -1,4 +1,4 @@
-# A redis-server of the test's own, and what is in it.
+# A private redis-server, and queries for its contents.
 
 package Redis;
 
@@ -10,7 +10,7 @@ use IO::Socket::INET;
 use IO::Socket::UNIX;
 use Time::HiRes qw(sleep time);
 
-my $test = $$;    # children are not to stop it when they end
+my $test = $$;    # child processes must not stop the server when they exit
 my @all;
 
 END {
@@ -18,8 +18,8 @@ END {
     if ($$ == $test) { $_->kill for @all }
 }
 
-# port => its port, args => more arguments, as they are written in redis.conf; config => a file that is
-# read first, for a sentinel, which writes there what it knows.
+# port => its port; args => more arguments, written as in redis.conf; config => a configuration file, for a
+# sentinel, which saves its state there.
 sub new {
     my ($class, %self) = @_;
     my $self = bless {args => [], prefix => 'rl', database => 0, %self}, $class;
@@ -31,7 +31,7 @@ sub new {
 sub is_there { system('redis-server --version >/dev/null 2>&1') == 0 }
 sub socket   { $_[0]{dir} . '/redis.sock' }
 
-# Starts it, with what its file of appended commands holds if it has `appendonly yes`.
+# Starts the server. With `appendonly yes`, it has the data of its append-only file.
 sub start {
     my ($self) = @_;
     defined(my $pid = fork) or die "cannot fork: $!\n";
@@ -40,7 +40,7 @@ sub start {
         open STDERR, '>&', \*STDOUT or die;
         exec 'redis-server', $self->{config} // (), '--port', $self->{port}, '--bind', '127.0.0.1', '--dir', $self->{dir},
             '--unixsocket', $self->socket, '--save', '', '--appendonly', 'no',
-            # Else a server that was a replica begins again with what it was sent then.
+            # Without this, a former replica would start with the data of its last full synchronization.
             '--rdb-del-sync-files', 'yes', @{$self->{args}}
             or die;
     }
@@ -68,7 +68,7 @@ sub end {
     delete $self->{connection};
 }
 
-# The answer to a command: text, a list, or undef; dies of errors.
+# Runs a command; returns its reply: text, a list, or undef. Dies on an error.
 sub cli {
     my ($self, @command) = @_;
     my $answer = eval { $self->ask(@command) };
@@ -112,7 +112,7 @@ sub answer {
     return substr $text, 0, $rest;
 }
 
-# As a store that nodes share: see TwoNodes.pm.
+# The interface of a store that nodes share: see TwoNodes.pm.
 
 sub label       { 'Redis' }
 sub software    { qr/(?:redis|valkey) \d+\.\d+/ }
@@ -133,7 +133,7 @@ sub be_empty {
 
 sub cut_connections { $_[0]->cli(CLIENT => 'KILL', 'TYPE', 'normal') }
 
-# How many connections listen for what nodes push.
+# Returns the number of connections that listen to the channel.
 sub listeners { return scalar grep {/ cmd=xread/} split /\n/, $_[0]->cli(CLIENT => 'LIST') }
 
 sub disturbances {
@@ -159,7 +159,7 @@ sub epoch {
     return $self->cli(HGET => "$self->{prefix}:{$namespace:0}", 'epoch');
 }
 
-# What a namespace's counts are now: by key, of all windows or of those of so many milliseconds.
+# Returns the counts of a namespace by key: those of all windows, or only of windows of `size` milliseconds.
 sub totals {
     my ($self, $namespace, $size) = @_;
     return $self->totals_of_shard($namespace, 0, $size);

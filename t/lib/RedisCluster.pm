@@ -1,4 +1,4 @@
-# A Redis Cluster of the test's own: three primaries, with a replica each.
+# A private Redis Cluster: three primaries with one replica each.
 
 package RedisCluster;
 
@@ -11,9 +11,9 @@ use Redis;
 # The number of shards into which the module divides a namespace.
 my $SHARDS = 16;
 
-# port => the first of six; args => more of their arguments, with the password if there is one;
-# node_timeout => after how many milliseconds a server is taken for lost: by default after so many that none is only
-# because the machine is busy, since writes that a primary has acknowledged may be lost with it. None has data at first.
+# port => the first of six ports; args => more arguments of the servers, including the password if there is one;
+# node_timeout => `cluster-node-timeout` in milliseconds. The default is so long that no failover happens only because
+# the machine is busy: a failover can lose writes that the primary acknowledged. The servers start empty.
 sub new {
     my ($class, %self) = @_;
     my $self = bless {args => [], %self}, $class;
@@ -58,7 +58,7 @@ sub wait_until {
 
 sub kill { $_->kill for @{$_[0]{all}} }
 
-# As a store that nodes share: see TwoNodes.pm.
+# The interface of a store that nodes share: see TwoNodes.pm.
 
 sub label    { 'the cluster' }
 sub strategy { 'redis' }
@@ -67,13 +67,13 @@ sub flush    { $_[0]->be_empty }
 sub pause    { $_->pause for @{$_[0]{all}} }
 sub go_on    { $_->go_on for @{$_[0]{all}} }
 
-# More of the block `ratelimit_store`.
+# Returns directives for the block `ratelimit_store`.
 sub servers {
     my ($self) = @_;
     return join(' ', map {"server 127.0.0.1:$_->{port};"} @{$self->{primaries}}) . ' cluster on;';
 }
 
-# As those of Redis, of all shards. Only who has a shard answers.
+# Returns the counts of all shards, as `totals` of Redis.pm. Only the primary of a shard answers for it.
 sub totals {
     my ($self, $namespace, $size) = @_;
     my %totals;

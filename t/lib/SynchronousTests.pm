@@ -1,5 +1,5 @@
-# Synchronous namespaces, whose store decides: that limits are exact across nodes, what happens when the
-# store does not answer, and to requests that wait for it. One body for every store.
+# Tests of synchronous namespaces, whose store decides: limits are exact across nodes; on_error applies when
+# the store does not respond; and waiting requests are handled. Every store runs the same tests.
 
 package SynchronousTests;
 
@@ -18,8 +18,8 @@ our @EXPORT = qw(synchronous_tests decided);
 
 my ($a, $b) = @nodes;
 
-# The configuration of a node whose store decides, in windows of several sizes, beside a namespace that
-# has no store.
+# Returns the configuration of a node with a namespace whose store decides, with several window sizes, and a
+# namespace without a store.
 sub decided {
     my %conf = synchronous(@_);
     $conf{http} =~ s/(ratelimit_namespace api \{)/$1 window_sizes 366d 360d 300d;/;
@@ -27,7 +27,7 @@ sub decided {
     return %conf;
 }
 
-# Waits until a node's requests are decided by the store, and notes how many were not until then.
+# Waits until the store decides the requests of a node, and saves the number of earlier fallbacks.
 sub reached {
     my ($node) = @_;
     $node->wait_for('the store', sub { $node->status(ask => 'reached') eq 'PASSED' });
@@ -39,7 +39,7 @@ sub synchronous_tests {
         subtest "of two nodes, $window windows admit exactly the limit" => sub {
             $store->be_empty;
             $_->start(decided(limit => 500, window => $window)) for @nodes;
-            # What is decided before, a node counts by itself.
+            # Until it reaches the store, a node decides by its own counts.
             reached($_) for @nodes;
             my @loads = map { ($a->load('k'), $b->load('k')) } 1 .. 4;
             my @sums  = map { $_->(700) } @loads;
@@ -48,7 +48,8 @@ sub synchronous_tests {
             my $admitted = sum0(map { $_->{200} } @sums);
             if ($store->can('may_refuse_all')) {
                 cmp_ok($admitted, '<=', 500, "no more than 500 are admitted: $admitted");
-                # Nobody races for what is left, and no node remembers a refusal that a race gave.
+                # Single requests use up the limit: they do not race, and no node caches a rejection
+                # that was caused by a race.
                 $admitted++ while $admitted <= 500 && $a->hit(hit => 'k') eq '200';
             }
             is($admitted, 500, '500 are admitted');
@@ -117,7 +118,7 @@ sub synchronous_tests {
 
     subtest 'gRPC calls that wait for the store' => sub {
         $store->be_empty;
-        # What is freed is no longer what it was.
+        # Freed memory is overwritten.
         $a->start(decided(limit => 2), environment => {MALLOC_PERTURB_ => 165});
         my $type = 'application/grpc+proto';
         for my $expected ('', '', '8', '8') {
@@ -156,7 +157,7 @@ sub synchronous_tests {
             is_deeply(\%requests, {passed => 0, rejected => 0, rejected_dry_run => 0}, 'counted');
             my %fallbacks = $a->body('/metrics') =~ /^ratelimit_fallbacks_total\{namespace="api",action="(\w+)"\} (\d+)/mg;
             is_deeply(\%fallbacks, {allow => 0, deny => 0, local => 0, $what => 7}, 'as fallbacks');
-            # The worker that logs what becomes of a store need not be the one that answers.
+            # The worker that logs the state of a store need not be the one that answers.
             eventually(sub { $a->logged(qr/$lost on_error $what: /) }, 1, 'one line says that it was never reached');
             $store->start;
             eventually(sub { $a->status(ask => 'back') }, 'PASSED', 'the store is back');
@@ -235,7 +236,7 @@ sub synchronous_tests {
             $b->wait_for('the store', sub { $b->status(hit => 'k') eq 'PASSED' });
             my @before = $a->workers;
             kill $signal => @before;
-            # A server may have to give each of the sessions up, after the store's timeout.
+            # The server may have to abandon each of the sessions after the timeout of the store.
             $b->wait_for('the store', sub {
                 !grep { $b->status(hit => 'k') ne 'PASSED' } 1 .. 20;
             });
@@ -252,13 +253,13 @@ sub synchronous_tests {
         is($a->rate(hit => 'k'), 1, 'a hit');
         reached($a);
 
-        # Clients that go away.
+        # Clients that close their connections.
         $store->pause;
         for (1 .. 5) {
             my $socket = $a->connection;
             syswrite $socket, "GET /hit/gone HTTP/1.1\r\nHost: localhost\r\n\r\n";
         }
-        # One that stays, and one with a body.
+        # A client that waits, and one that sends a body.
         my $get  = $a->connection;
         my $post = $a->connection;
         syswrite $get, "GET /hit/stays HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

@@ -1,9 +1,9 @@
-# Two nodes that share a store: their configuration, and that both and the store know what they count.
+# Two nodes that share a store: their configuration, and tests that both nodes and the store agree on the counts.
 #
-# Of TEST_NGINX_PORT, the nodes take the second and third port after that one.
+# The nodes use the ports TEST_NGINX_PORT + 2 and + 3.
 #
-# Nothing here waits for a fixed time: for a thing to be done twice, a node has pushed something else
-# after it (see `settle`).
+# No function waits for a fixed time. To show that a hit is not counted twice, the tests wait until each node has
+# pushed a later hit (see `settle`).
 
 package TwoNodes;
 
@@ -24,56 +24,57 @@ our @EXPORT = qw(
 our $port  = $ENV{TEST_NGINX_PORT} || 1984;
 our @nodes = (Node->new(a => $port + 2), Node->new(b => $port + 3));
 
-# The store that they share now, such as Redis.pm. A test of any store needs of it:
+# The store that the nodes share now, such as Redis.pm. Tests for any store use these methods:
 #
-#   label               what it is called
-#   software            what it calls itself, a pattern
-#   strategy            the value of that directive
-#   port                where it listens
-#   access              more of the block `ratelimit_store` that nodes need, if anything
-#   takes_the_machine   that it does: answers may be late for want of a processor, of all stores that have this
-#   patience            times for its block that it only misses if it hangs, where the usual ones are none
-#   second              how many counters it is surely told in a second, if not 2000
-#   be_empty            has it run, and hold nothing; keeps => 1 for one that keeps that over a `restart`
-#   be_away             the same, but it does not run
-#   start, kill, runs   one that was killed comes back empty, unless it is one that keeps what it has
-#   restart             has one that keeps what it has do that
-#   pause, go_on        has it hang, for a time
-#   flush               has it lose all that it holds
-#   cut_connections     ends those of nodes
-#   listeners           how many of them listen for what others push
-#   disturbances        what an operator may do to it: pairs of a name and what does it
-#   lock, unlock        has it want a password, and not any more
-#   credentials         in place of `access`, with which nodes have this password
-#   place               likewise, with which counts are in another place, of a number; and what of the
-#                       object tells that: pairs of a field and its value
-#   windows             those by which it decides, if not by all
-#   may_refuse_all      is there if those who race for the last hits of a limit may all be refused
-#   epoch               that of a namespace
-#   total, totals       what a key, or each key, of a namespace counts: of all windows, or of those of so
-#                       many milliseconds
+#   label               its name in messages
+#   software            a pattern for the name and version that it reports
+#   strategy            the value of the directive `strategy`
+#   port                the port to which nodes connect
+#   access              directives that nodes need in the block `ratelimit_store`, if any
+#   takes_the_machine   defined if the store uses so much processor time that responses may be late
+#   patience            timeouts for the block that it exceeds only if it hangs; defined if it may exceed the
+#                       default ones
+#   second              the number of counters that surely reach it in a second, if not 2000
+#   be_empty            starts it without data; keeps => 1 for a store that keeps its data in a `restart`
+#   be_away             the same, but the store does not run
+#   start, kill, runs   a killed store starts again without data, unless it keeps its data
+#   restart             restarts a store that keeps its data
+#   pause, go_on        makes it hang, and resumes it
+#   flush               deletes all its data
+#   cut_connections     closes the connections of nodes
+#   listeners           the number of connections that listen to the channel
+#   disturbances        disruptive actions of an operator: pairs of a name and a function
+#   lock, unlock        makes it require a password; undoes that
+#   credentials         directives that replace `access` and give nodes this password
+#   place               directives that replace `access` and keep counts elsewhere, numbered; and the
+#                       matching fields of the object: pairs of a name and a value
+#   windows             the algorithms by which it decides, if not all
+#   may_refuse_all      defined if requests that race for the last hits of a limit may all be rejected
+#   epoch               the epoch of a namespace
+#   total, totals       the count of a key, or of each key, in a namespace: in all windows, or only in
+#                       windows of a size in milliseconds
 our $store;
 
 our $lost   = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
 our $back   = qr/\[error\] .*ratelimit_store "main" is back/;
 our $killed = qr/\[alert\] .* exited on signal 9/;
 
-# What the log says of the first connection to the store.
+# Returns a pattern for the log line about the first connection to the store.
 sub connected {
     my $software = $store->software;
     return qr/\[notice\] .*ratelimit_store "main" is connected to \S+ \($software/;
 }
 
-# What of its block nodes need, besides what all stores have.
+# Returns the directives that nodes need for this store in the block `ratelimit_store`.
 sub access { return $store->can('access') ? $store->access : '' }
 
-# The configuration of a node: the namespace `api` in the store `main`, and the locations hit, which
-# counts 1, cost, which counts its argument c, and ask, which counts nothing. The store has so much
-# time that it is never late.
+# Returns the configuration of a node with the namespace `api` in the store `main`, and three locations: hit
+# counts 1, cost counts its argument c, and ask counts nothing. The timeouts are so long that the store never
+# exceeds them.
 #
-# server => in place of the store's own, with what of the block follows it; store => in place of what
-# nodes need besides; namespace => more of its block; times => of the store; name => that of the namespace; sync_rate, limit; window => its
-# kind, where that matters.
+# server => directives that replace `server` of the store; store => directives that replace `access`;
+# namespace => directives to add to the block of the namespace; times => the timeouts of the store; name => the
+# name of the namespace; sync_rate, limit; window => the algorithm, where it matters.
 sub conf {
     my (%conf) = (
         server    => "server 127.0.0.1:$store->{port};",
@@ -96,26 +97,26 @@ sub conf {
     );
 }
 
-# The same with times that are soon over: the usual ones, which a busy machine may miss, or the store's.
+# Returns `conf` with short timeouts: the default ones, which may expire on a busy machine, or those of the store.
 sub impatient { return conf(times => patience(''), @_) }
 
-# Times that are soon over: these, which a busy machine may miss, or the store's.
+# Returns short timeouts: the given ones, which may expire on a busy machine, or those of the store.
 sub patience { my ($times) = @_; return $store->can('patience') ? $store->patience : $times }
 
-# The same, but the store decides: with fixed windows, unless a test says otherwise, and so much time that
-# it is never late.
+# Returns `conf` with `sync_rate 0`, so that the store decides. By default, windows are fixed. The timeouts are so
+# long that the store never exceeds them.
 sub synchronous {
     return conf(sync_rate => 0, window => 'fixed', namespace => 'timeout 5s;', @_);
 }
 
-# The value of a metric of a node.
+# Returns the value of a metric of a node.
 sub metric {
     my ($node, $name) = @_;
     my ($value) = $node->body('/metrics') =~ /^\Q$name\E (\S+)$/m;
     return $value // '';
 }
 
-# Has a node sync all that changed.
+# Makes a node sync now.
 sub sync_now {
     my ($node) = @_;
     my $socket = $node->connection or return;
@@ -123,8 +124,8 @@ sub sync_now {
     () = <$socket>;
 }
 
-# Starts both nodes, which know of each other and sync once in a minute. In the location `near`, each first hit of
-# a key is half of its limit.
+# Starts both nodes with a sync every minute, and waits until each knows of the other. In the location `near`, the
+# first hit of a key is half of its limit.
 sub start_acquainted {
     my (%conf)  = @_;
     my $workers = delete $conf{workers} // 1;
@@ -135,12 +136,12 @@ sub start_acquainted {
     $_->start(%node, workers => $workers, server => 'location /write/ { ratelimit off; ratelimit_api write=on; } ratelimit_log_level off;')
         for @nodes;
     for my $node (@nodes) {
-        # A cycle says that the node lives, and how many do, once in a second at most.
+        # At most once in a second, a cycle reports that the node is alive, and fetches the number of live nodes.
         eventually(sub { sync_now($node); metric($node, 'ratelimit_nodes{namespace="api"}') }, 2, "$node->{name} knows both");
     }
 }
 
-# Stops the nodes that there are.
+# Stops the nodes that run.
 sub stop {
     my ($expected) = @_;
     $_->stop($expected) for grep { $_->{master} } @nodes;
@@ -162,7 +163,7 @@ sub all_know {
 
 my $settled = 0;
 
-# Waits until each of these nodes has pushed what it counted, and knows what the others did.
+# Waits until each of these nodes has pushed its counts and knows those of the others.
 sub settle {
     my @settling = @_ ? @_ : @nodes;
     my $key      = 'settle-' . ++$settled;
@@ -172,7 +173,7 @@ sub settle {
     }
 }
 
-# Waits until each of these nodes has pushed a hit that it counts now.
+# Makes a hit on each of these nodes and waits until it is in the store.
 sub pushed_under_load {
     my @pushing = @_ ? @_ : @nodes;
     my $key     = 'settle-' . ++$settled;
@@ -182,7 +183,8 @@ sub pushed_under_load {
     }
 }
 
-# Ends the loads of `k`, tests that its total is that of the answers, and returns their sums.
+# Stops the loads of `k`, tests that its total equals the number of admitted requests, and returns their sums. A lost
+# request may count or not.
 sub totals_of_loads {
     my @sums = map { $_->() } @_;
     my $made = sum0(map { $_->{200} } @sums);
@@ -196,12 +198,13 @@ sub totals_of_loads {
     return @sums;
 }
 
-# The seconds for which a node that ends tries to push what is left, though the store takes nothing, by its signal.
+# The time, in seconds, for which a node that stops tries to push its remaining counts to a store that does not
+# respond, by signal.
 my %patience = (QUIT => 2, TERM => 0.8);
 
-# Tests that nodes that are stopped push all. `try` has nodes count, stops them by that signal, and returns how many
-# hits are in the store, how many were counted, and how long it took to stop each node. One that had all of its time,
-# on a busy machine, has kept its promise whatever it pushed: then there is another try.
+# Tests that nodes push all their counts when they stop. `try` counts hits, stops the nodes by this signal, and
+# returns the number of hits in the store, the number of counted hits, and the time that each node took to stop. A
+# node that used all of its time, on a busy machine, need not have pushed everything: then the test tries again.
 sub pushes_all {
     my ($signal, $name, $try) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -212,8 +215,8 @@ sub pushes_all {
     }
 }
 
-# Tests that a node is stopped in less than so many seconds. `try` stops it, and returns how long that took: it is tried
-# again where a busy machine has no processor for it.
+# Tests that a node stops in less than this number of seconds. `try` stops it and returns how long that took. The test
+# tries up to five times, because the machine may be busy.
 sub ends_within {
     my ($seconds, $name, $try) = @_;
     my $took;
@@ -226,7 +229,7 @@ sub ends_within {
     cmp_ok($took, '<', $seconds, $name);
 }
 
-# Tests that of these sums of loads.
+# Tests that the slowest response in these sums of loads was fast enough.
 sub no_answer_was_slow {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     my $most = $store->can('takes_the_machine') ? 5 : 3;

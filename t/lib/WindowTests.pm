@@ -1,7 +1,6 @@
-# What stores decide by other algorithms than sliding and fixed windows: moving and elastic windows, and rates.
-# One body for every store.
+# Tests of stores that decide by moving windows, elastic windows and rates. Every store runs the same tests.
 #
-# Hits leave in months, so that no test meets that, but where a test says so.
+# Hits leave their window after months, so that none does during a test, unless the test says otherwise.
 
 package WindowTests;
 
@@ -21,7 +20,7 @@ our @EXPORT = qw(window_tests decided);
 
 my ($a, $b) = @nodes;
 
-# Of each algorithm, what a rule says that admits so many.
+# For each algorithm, returns the parameters of a rule that admits this number of hits.
 my %rule = (
     moving  => sub { "api limit=$_[0]/366d window=moving" },
     elastic => sub { "api limit=$_[0]/366d window=elastic" },
@@ -29,8 +28,8 @@ my %rule = (
 );
 my @algorithms = sort keys %rule;
 
-# The configuration of a node whose store decides, beside a namespace that has none: with these rules.
-# decides => more of the namespace.
+# Returns the configuration of a node with these rules, a namespace whose store decides, and one without a store.
+# decides => directives to add to the namespace.
 sub decided {
     my ($rules, %conf) = @_;
     my %decided = synchronous(namespace => 'timeout 5s; window_sizes 366d 365d 200ms;', %conf);
@@ -40,7 +39,7 @@ sub decided {
 
 sub statuses { my ($node, $times, @of) = @_; return join ' ', map { $node->hit(@of) } 1 .. $times }
 
-# A request that nobody waits for yet.
+# Sends a request; returns without waiting for the response.
 sub ask {
     my ($node, @of) = @_;
     my $socket = $node->connection or die "no connection: $!\n";
@@ -80,9 +79,9 @@ sub window_tests {
         my %rules = (moving => 'api limit=40/200ms window=moving', rate => 'api rate=200/1s burst=39');
         for my $algorithm (sort keys %rules) {
             $_->start(decided({hit => $rules{$algorithm}}), workers => 4) for @nodes;
-            # By the store's clock, the first hit is after this and the last one before the end.
+            # All hits are made between $begin and the end of the loop.
             my ($begin, $admitted) = (time, 0);
-            # A fast machine asks for all of it before the first one leaves.
+            # On a fast machine, the whole limit can be used before the first hit leaves the window.
             while ($admitted <= 40 && time - $begin < 10) {
                 my @sums = map { $_->(300) } map { ($a->load('k'), $b->load('k')) } 1, 2;
                 $admitted += sum0(map { $_->{200} } @sums);
@@ -140,7 +139,7 @@ sub window_tests {
             eventually(sub { $a->hit("$algorithm-late" => 'l', 'c=0') }, 429, 'and above it');
             is(join(' ', map { $a->status("$algorithm-dry" => 'd') } 1 .. 4), 'PASSED PASSED PASSED REJECTED_DRY_RUN', 'a dry run');
             is(statuses($a, 4, "$algorithm-all" => 'r'), '200 200 200 429', 'with those that are rejected');
-            # A bucket holds no more than is admitted at once.
+            # The level of a rate never exceeds the number of hits that are admitted at once.
             my $counted = $algorithm eq 'rate' ? 3 : 5;
             is(sprintf('%.0f', $a->rate("$algorithm-all" => 'r')), $counted, 'they count');
             is(statuses($a, 3, "$algorithm-here" => "g-$algorithm"), '200 429 429', 'a limit of the node');
@@ -181,7 +180,7 @@ sub window_tests {
         my $begin   = time;
         my @sockets = map { ask($_, hit => 'k') } ($a, $b) x 5;
         is_deeply([map { answered($_) } @sockets], [(200) x 10], 'a burst goes on');
-        # Nine hits, but for what is rounded down.
+        # The time of nine hits, minus a tolerance for rounding.
         cmp_ok(time - $begin, '>=', 0.44, 'at the rate');
         is(statuses($a, 3, part => 'k'), '200 200 200', 'at once');
         my $before = metric($b, 'ratelimit_delayed_total');
@@ -256,7 +255,7 @@ sub window_tests {
             $store->start;
             my $asked = 0;
             for my $of (@algorithms) {
-                # What is admitted of a key until then counts later.
+                # Each attempt uses a new key, because hits that are admitted before then count later.
                 eventually(sub { $a->status($of => 'back-' . ++$asked) }, 'PASSED', "$of: the store is back");
             }
             if ($what eq 'local') {
