@@ -22,10 +22,9 @@ use crate::table::words::atomic::Ordering::{AcqRel, Relaxed};
 use crate::table::words::fail::fail_point;
 use crate::table::words::identity::Identity;
 use crate::table::words::meta::{NamespaceIndex, Ticks};
-use crate::table::words::part::Part;
 use crate::table::words::slot::Occupant;
 use crate::table::words::word::{Stamp, WindowCount};
-use crate::table::zone::counter::{Counter, Key};
+use crate::table::zone::counter::{Counter, Key, Part};
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::lease::{IsHeld, LeaseLost, confirm};
 

@@ -17,8 +17,7 @@ use crate::table::words::fail::fail_point;
 use crate::table::words::slot::Occupant;
 use crate::table::words::word::{Stamp, WindowCount};
 use crate::table::zone::counter::{Counter, Key};
-use crate::table::zone::counter_ref::CounterRef;
-use crate::table::zone::counter_table::CounterTable;
+use crate::table::zone::counter_table::{CounterRef, CounterTable};
 
 impl<'m> CounterTable<'m> {
     /// Sets the count of `key` to zero: in the current window and the previous one.

@@ -9,10 +9,9 @@
 use crate::policy::window::UnixMillis;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 use crate::table::words::atomic::fence;
-use crate::table::words::bell::Bell;
 use crate::table::words::fail::fail_point;
 use crate::table::words::meta::NamespaceIndex;
-use crate::table::zone::counter_table::CounterTable;
+use crate::table::zone::counter_table::{Bell, CounterTable};
 use crate::table::zone::sync_state::SyncState;
 
 /// Longest time that a woken worker may take, in milliseconds.

@@ -23,11 +23,9 @@ use crate::table::slots::columns::{WindowColumns, load};
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::table::words::fail::fail_point;
 use crate::table::words::meta::NamespaceIndex;
-use crate::table::words::part::Part;
 use crate::table::words::slot::{Occupant, Slot};
-use crate::table::zone::counter::{Counter, Key};
-use crate::table::zone::counter_ref::CounterRef;
-use crate::table::zone::counter_table::CounterTable;
+use crate::table::zone::counter::{Counter, Key, Part};
+use crate::table::zone::counter_table::{CounterRef, CounterTable};
 use crate::table::zone::near_cell::{EarlyShare, LimitWord, NearCell, NearLimit, NearWord};
 
 /// Number of cells that a counter can use.

@@ -7,8 +7,8 @@ use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowPosition, WindowSize};
 use crate::table::slots::columns::WindowColumns;
 use crate::table::words::atomic::Ordering::Acquire;
-use crate::table::words::part::Part;
 use crate::table::words::slot::Occupant;
+use crate::table::zone::counter::Part;
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::near_cell::{LimitWord, NearCell, NearWord};
 

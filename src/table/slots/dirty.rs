@@ -1,4 +1,5 @@
-//! Dirty bits, which mark synced counters that changed since the last flush.
+//! Dirty bits, which mark synced counters that changed since the last flush. A file of its own,
+//! since the changes of all kinds of counters need them.
 
 use crate::table::words::atomic::AtomicU64;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire};

@@ -8,12 +8,10 @@ use crate::table::slots::columns::WindowColumns;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::table::words::fail::fail_point;
 use crate::table::words::meta::NamespaceIndex;
-use crate::table::words::part::Part;
 use crate::table::words::slot::Occupant;
 use crate::table::words::word::{Stamp, WindowCount};
-use crate::table::zone::counter::{Counter, Key};
-use crate::table::zone::counter_ref::CounterRef;
-use crate::table::zone::counter_table::CounterTable;
+use crate::table::zone::counter::{Counter, Key, Part};
+use crate::table::zone::counter_table::{CounterRef, CounterTable};
 use crate::table::zone::lease::{IsHeld, LeaseLost, confirm};
 
 /// A synced counter that has changed.

@@ -2,8 +2,8 @@
 
 use crate::table::words::atomic::Ordering::Acquire;
 use crate::table::words::meta::NamespaceIndex;
-use crate::table::words::part::Part;
 use crate::table::words::slot::Occupant;
+use crate::table::zone::counter::Part;
 use crate::table::zone::counter_table::CounterTable;
 
 impl<'m> CounterTable<'m> {

@@ -1,5 +1,5 @@
 //! The atomics of the table and of the broker's queues: those of the standard library, or of loom,
-//! which explores all interleavings of their users.
+//! which explores all interleavings of their users. A file of its own, as the boundary between the two.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, fence};

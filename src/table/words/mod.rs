@@ -3,19 +3,16 @@
 //! - [`word`]: a window's column; [`meta`]: a slot's occupant; [`slot`]: the 64 bytes that contain
 //!   both
 //! - [`identity`]: the keyed hash under which hits count together
-//! - [`part`]: the counters of one sync
 //! - [`atomic`]: the atomics of the standard library, or of loom; [`fail`]: fail points
-//! - [`bell`]: the bell for early pushes; [`mapping`], [`system`]: the system's memory, clock and
+//! - [`mapping`], [`system`]: the system's memory, clock and
 //!   random numbers
 
 pub(crate) mod atomic;
-pub(super) mod bell;
 pub(crate) mod fail;
 pub(super) mod identity;
 #[cfg(not(loom))]
 pub(super) mod mapping;
 pub(super) mod meta;
-pub(super) mod part;
 pub(super) mod slot;
 #[cfg(not(loom))]
 pub mod system;

@@ -1,5 +1,5 @@
 //! The system's clock that all processes of the machine share, and its random numbers. The standard
-//! library has neither.
+//! library has neither. A file of its own, as a boundary to the system.
 
 use core::mem::MaybeUninit;
 use core::time::Duration;

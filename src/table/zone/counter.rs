@@ -1,4 +1,4 @@
-//! Counters: the hits of a key in windows of one size, in a namespace.
+//! Counters: the hits of a key in windows of one size, in a namespace; and the counters of a sync.
 
 use super::near_cell::EarlyShare;
 use crate::policy::algorithm::StoredKind;
@@ -101,5 +101,32 @@ impl<'k> Key<'k> {
     /// Returns the key's bytes.
     pub fn bytes(&self) -> &'k [u8] {
         self.bytes
+    }
+}
+
+/// Returns whether a key is selected.
+pub type HasKey<'p> = &'p dyn Fn(&[u8]) -> bool;
+
+/// The counters of a sync: all of a namespace, or those of one shard. The table does not know shards; a predicate
+/// selects their keys.
+#[derive(Clone, Copy)]
+pub struct Part<'p> {
+    /// Namespace of the counters.
+    pub namespace: NamespaceIndex,
+    /// Predicate of their keys; `None`: all keys.
+    pub has_key: Option<HasKey<'p>>,
+}
+
+/// All counters of the namespace.
+impl From<NamespaceIndex> for Part<'_> {
+    fn from(namespace: NamespaceIndex) -> Self {
+        Part { namespace, has_key: None }
+    }
+}
+
+impl Part<'_> {
+    /// Returns whether the counter of `key` in `namespace` is in this part.
+    pub(crate) fn has(&self, namespace: NamespaceIndex, key: &[u8]) -> bool {
+        namespace == self.namespace && self.has_key.is_none_or(|has| has(key))
     }
 }

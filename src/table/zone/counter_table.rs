@@ -1,5 +1,8 @@
-//! The table as one process sees it: its parts in memory, and this process's event counters.
+//! The table as one process sees it: its parts in memory, this process's event counters and bell, and references to
+//! counters.
 
+use core::fmt;
+use core::num::NonZeroU64;
 use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicUsize;
@@ -15,10 +18,9 @@ use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::policy::window::WindowSize;
 use crate::table::words::atomic::Ordering::Relaxed;
-use crate::table::words::bell::Bell;
 use crate::table::words::identity::Hasher;
 use crate::table::words::meta::{Meta, NamespaceIndex};
-use crate::table::words::slot::{Bucket, Slot, WAYS};
+use crate::table::words::slot::{Bucket, Occupant, Slot, WAYS};
 use crate::table::words::word::Generation;
 
 /// A table of counters in shared memory, as one process sees it.
@@ -32,6 +34,21 @@ pub struct CounterTable<'m> {
     worker: AtomicUsize,
     /// The bell for early pushes.
     pub(crate) bell: OnceLock<Bell>,
+}
+
+/// Wakes the thread of the worker with this number.
+type WakeWorker = dyn Fn(u16) + Send + Sync;
+
+/// The bell for early pushes, in each process: how to wake another worker.
+pub(crate) struct Bell {
+    pub(crate) own: u16,
+    pub(crate) wake: Box<WakeWorker>,
+}
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bell of {}", self.own)
+    }
 }
 
 impl<'m> CounterTable<'m> {
@@ -294,5 +311,48 @@ impl<'m> CounterTable<'m> {
     pub(crate) fn entry(&self, index: NamespaceIndex) -> Option<&'m DirectoryEntry> {
         let entries: &'m [DirectoryEntry] = self.parts.directory;
         entries.get(index.get())
+    }
+}
+
+/// A reference to a counter in its slot. It never refers to another counter in the same slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CounterRef {
+    pub(crate) index: u32,
+    pub(crate) meta: Meta,
+}
+
+impl CounterRef {
+    pub(crate) fn index_and_generation(self) -> (u32, u16) {
+        (self.index, self.meta.generation().bits())
+    }
+
+    /// Returns a number for the occupancy: the slot, counted from 1, and the slot's generation. It
+    /// recurs after 2^16 other counters in the slot.
+    pub fn occupancy(self) -> NonZeroU64 {
+        let slot = u64::from(self.index).saturating_add(1);
+        let bits = slot << 16 | u64::from(self.meta.generation().bits());
+        // The slot's part is never 0.
+        NonZeroU64::new(bits).unwrap_or(NonZeroU64::MAX)
+    }
+
+    /// Returns the bits of the counter's group from this counter on, for
+    /// [`CounterTable::take_changes_at`].
+    pub fn bits_from(self) -> u64 {
+        u64::MAX << (self.index % 64)
+    }
+}
+
+impl<'m> CounterTable<'m> {
+    /// Returns the counter in slot `index`, if its occupancy has this generation.
+    pub(crate) fn counter_ref(&self, index: u32, generation: u16) -> Option<CounterRef> {
+        let meta = self.slot_at(index as usize)?.meta();
+        let is_it = meta.is_counter() && meta.generation().bits() == generation;
+        is_it.then_some(CounterRef { index, meta })
+    }
+
+    pub(crate) fn occupant_of(&self, counter: CounterRef) -> Option<Occupant<'m>> {
+        let slot = self.slot_at(counter.index as usize)?;
+        let occupant = Occupant { slot, meta: counter.meta };
+        slot.meta().is_same_counter(counter.meta).then_some(occupant)
     }
 }

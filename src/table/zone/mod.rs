@@ -2,8 +2,7 @@
 //!
 //! - [`layout`]: the regions; [`memory`], [`with_table`]: memory outside of nginx, and values that
 //!   borrow a table
-//! - [`counter_table`]: the table as one process sees it; [`counter`], [`counter_ref`]: counters,
-//!   and references to them
+//! - [`counter_table`]: the table as one process sees it; [`counter`]: counters
 //! - [`events`]: the table of events; [`event_lines`], [`sync_line`]: counting them
 //! - [`sketch`], [`sketch_name`]: the most rejected keys
 //! - [`directory`]: the namespaces' entries; [`named`]: words with names; [`node`]: the node's
@@ -14,7 +13,6 @@
 
 pub(super) mod buffers;
 pub(super) mod counter;
-pub(super) mod counter_ref;
 pub(super) mod counter_table;
 pub(super) mod directory;
 pub(super) mod event_lines;
