@@ -1,4 +1,5 @@
-//! Ports of servers that tests start, stop and start again.
+//! Ports of servers that tests start, stop and start again. A file of its own, since all kinds of servers have
+//! them.
 
 use core::sync::atomic::{AtomicU16, Ordering};
 use std::net::{TcpListener, UdpSocket};

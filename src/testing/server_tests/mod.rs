@@ -1,7 +1,6 @@
 //! Tests of every datastore with servers: which of them it uses, which it trusts by TLS, and the
 //! outcome of a batch when one ends, hangs or loses an answer.
 
-pub(crate) mod choice;
 pub(crate) mod failures;
 pub(crate) mod tls;
 
@@ -60,9 +59,9 @@ pub(crate) trait Served: Sized {
 macro_rules! server_tests {
     ($server:ty) => {
         $crate::testing::server_tests::server_tests! { $server:
-            choice::a_server_that_cannot_be_reached_is_passed_over,
-            choice::of_several_servers_each_is_told_what_happened_with_it,
-            choice::a_server_that_hangs_at_the_beginning_is_passed_over,
+            failures::a_server_that_cannot_be_reached_is_passed_over,
+            failures::of_several_servers_each_is_told_what_happened_with_it,
+            failures::a_server_that_hangs_at_the_beginning_is_passed_over,
             failures::a_server_that_has_ended_cannot_be_reached,
             failures::a_server_that_restarts_with_its_data_goes_on,
             failures::a_server_that_crashed_has_no_epoch,

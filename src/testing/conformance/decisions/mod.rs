@@ -3,7 +3,6 @@
 mod admission;
 mod bucket;
 mod elastic;
-mod list_of_hits;
 mod model;
 mod moving;
 mod shared;
@@ -20,7 +19,7 @@ use crate::store::contract::strategy::NodeId;
 pub use admission::*;
 pub use bucket::*;
 pub use elastic::*;
-pub(crate) use list_of_hits::ListOfHits;
+pub(crate) use model::ListOfHits;
 pub use model::{decisions_follow_the_model, decisions_in_one_shard_follow_the_model};
 pub use moving::*;
 pub use shared::*;
