@@ -119,6 +119,18 @@ fill_debian_nginx() {
         bash ./configure "${NGX_CONF_FLAGS[@]}"
 }
 
+# Prints the path of promtool from Debian's package, which is not installed, since it would start a server.
+promtool() {
+    local version
+    version=$(apt-cache policy prometheus | sed -n 's/^ *Candidate: //p')
+    cached_tree "$root/target/promtool" "$version" fill_promtool
+    printf '%s\n' "$root/target/promtool/usr/bin/promtool"
+}
+
+fill_promtool() {
+    apt-get -qq -o APT::Sandbox::User= download prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb
+}
+
 # Prints the path of the complete source of the installed Debian nginx, not configured. The tree
 # above has no C files, so modules can be built in it, but not nginx itself.
 debian_nginx_source() {

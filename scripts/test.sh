@@ -29,6 +29,7 @@ packages() {
     need_packages openjdk-17-jre-headless maven
     need_packages nginx nginx-dev libnginx-mod-http-lua
     need_nginx_libraries
+    promtool
     if ! cargo fmt --version || ! cargo clippy --version; then
         rustup component add rustfmt clippy
     fi

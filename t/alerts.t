@@ -1,0 +1,145 @@
+# The alerts in contrib/prometheus/alerts.yml, tested with promtool on series that nodes report during real faults.
+#
+# A plain Perl test, which takes the ports TEST_NGINX_PORT + 2, + 4 and + 6. A node is asked for its metrics two dozen
+# times in each phase; promtool is told that these samples are 15 seconds apart.
+
+use strict;
+use warnings;
+
+use File::Temp qw(tempdir);
+use FindBin;
+use JSON::PP;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+use lib "$FindBin::Bin/lib";
+use Node;
+use Redis;
+
+use constant {
+    SAMPLES  => 24,    # of a phase
+    INTERVAL => 15,    # seconds between two of them, for promtool
+};
+
+die "redis-server is not installed\n" if !Redis::is_there();
+
+my $alerts   = "$FindBin::Bin/../contrib/prometheus/alerts.yml";
+my $promtool = promtool();
+my $dir      = tempdir('alerts-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+my $port     = $ENV{TEST_NGINX_PORT} || 1984;
+my $redis    = Redis->new(port => $port + 4);
+$redis->be_empty;
+my ($one, $two) = (Node->new(one => $port + 2), Node->new(two => $port + 6));
+my %conf = (
+    http => <<"    END",
+        ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 5s; connect_timeout 5s; }
+        ratelimit_namespace api  { zone counters; store main; sync_rate 100ms; sync_early off; }
+        ratelimit_namespace slow { zone counters; store main; sync_rate 1s; sync_early off; }
+        ratelimit_namespace now  { zone counters; store main; sync_rate 0; on_error local; timeout 200ms; }
+        ratelimit_zone zone=small:64k;
+        ratelimit_namespace local { zone small; }
+        ratelimit_zone zone=synced:64k;
+        ratelimit_namespace few { zone synced; store main; sync_rate 100ms; }
+    END
+    rules => {
+        hit    => 'api limit=1000000/366d',
+        tight  => 'api limit=1/366d window=fixed',
+        shared => 'slow limit=10/366d window=fixed',
+        now    => 'now limit=1000000/366d window=fixed',
+        local  => 'local limit=5/366d',
+        few    => 'few limit=5/366d',
+    },
+);
+$one->start(%conf);
+$one->wait_for_first_sync;
+
+my $all = 0;    # keys so far
+
+is_quiet('requests within their limits', sub { $one->hit($_ => 'k' . $all++) for qw(hit now) });
+
+fires(RatelimitZoneTooSmall => 'a zone that is too small', sub { $one->hit(local => 'm' . $all++) for 1 .. 100 });
+fires(RatelimitManyRejected => 'more rejected than admitted', sub { $one->hit(tight => 'k') for 1 .. 3 });
+
+$redis->kill;
+fires(RatelimitStoreDown    => 'a store that is down', sub { $one->hit(hit => 'k') });
+fires(RatelimitSyncStale    => 'a namespace that is not synced', sub { });
+fires(RatelimitFallbacks    => 'requests that a store does not decide', sub { $one->hit(now => 'k') });
+fires(RatelimitEvictsUnsent => 'hits that no store gets', sub { $one->hit(few => 'f' . $all++) for 1 .. 100 });
+$redis->start;
+$one->wait_for('the store', sub { $one->body('/metrics') =~ /^ratelimit_store_up\{.*\} 1$/m });
+is_quiet('the store is back', sub { $one->hit($_ => 'k' . $all++) for qw(hit now) });
+
+# Each admits the whole limit of a key, until it has heard of the other's hits.
+$two->start(%conf, clock => '+30s');
+$two->wait_for_first_sync;
+my $keys = 0;
+fires(RatelimitExcessHits => 'hits above a limit', sub {
+    $keys++;
+    for my $node ($one, $two) { $node->hit(shared => "s$keys") for 1 .. 10 }
+});
+fires(RatelimitClockSkew => 'a clock that is off', sub { $two->hit(hit => 'k') }, $two);
+
+$_->stop(qr/ratelimit/) for $one, $two;
+done_testing();
+
+# Runs `work` before each sample of a phase. At its end, this alert fires.
+sub fires {
+    my ($alert, $name, $work, $node) = @_;
+    my $firing = firing($node // $one, $work);
+    ok($firing->{$alert}, "$alert: $name") or diag(join ', ', sort keys %$firing);
+}
+
+# Runs `work` before each sample of a phase. At its end, no alert fires.
+sub is_quiet {
+    my ($name, $work) = @_;
+    is(join(', ', sort keys %{firing($one, $work)}), '', "no alert: $name");
+}
+
+# Records a phase. Returns the alerts that fire at its end, as keys of a hash.
+sub firing {
+    my ($node, $work) = @_;
+    my (%series, @times);
+    for my $sample (0 .. SAMPLES - 1) {
+        $work->();
+        sleep 0.1;
+        push @times, time;
+        for (split /\n/, $node->body('/metrics')) {
+            my ($name, $value) = /^(ratelimit_\S+) (\S+)\z/ or next;
+            $series{$name}[$sample] = $value;
+        }
+    }
+    # promtool's time begins at zero.
+    my $past = sub { my ($at) = @_; return INTERVAL * SAMPLES * ($at - $times[0]) / ($times[-1] - $times[0]) };
+    my @input = map {
+        my $name = $_;
+        my @values = map { !defined ? '_' : $name =~ /_timestamp_/ ? $past->($_) : 0 + $_ } @{$series{$name}};
+        {series => $name =~ s/\}\z/,instance="node"}/r =~ s/^([^{]*)\z/$1\{instance="node"}/r, values => "@values"};
+    } sort keys %series;
+    # Without alerts that are expected, promtool names each that fires.
+    my @tests = map {
+        {eval_time => INTERVAL * (SAMPLES - 1) . 's', alertname => $_, exp_alerts => []}
+    } names();
+    open my $file, '>', "$dir/test.yml" or die "cannot write: $!\n";
+    print $file encode_json({
+        rule_files => [$alerts], evaluation_interval => INTERVAL . 's',
+        tests => [{interval => INTERVAL . 's', input_series => \@input, alert_rule_test => \@tests}],
+    });
+    close $file;
+    my $said = `$promtool test rules $dir/test.yml 2>&1`;
+    my %firing = map { $_ => 1 } $said =~ /alertname: ?(\w+)/g;
+    die "promtool: $said" if ($? != 0) != (%firing != 0);
+    return \%firing;
+}
+
+# Returns the names of all alerts.
+sub names {
+    open my $file, '<', $alerts or die "no alerts: $!\n";
+    return map { /^ *- alert: (\w+)/ ? $1 : () } <$file>;
+}
+
+# Returns the path of promtool, which scripts/lib.sh prepares.
+sub promtool {
+    my ($path) = grep { defined && -x } $ENV{TEST_PROMTOOL}, "$FindBin::Bin/../target/promtool/usr/bin/promtool",
+        map {"$_/promtool"} split /:/, $ENV{PATH};
+    return $path // die "promtool is missing: see promtool in scripts/lib.sh\n";
+}
