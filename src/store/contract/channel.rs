@@ -1,4 +1,5 @@
-//! The channel of a store, by which nodes learn of other nodes' pushes immediately.
+//! The channel of a store, by which nodes learn of other nodes' pushes immediately. A file of its
+//! own, since a store may have none.
 //!
 //! Counts on the channel are only hints: a missed or repeated one is corrected by the node's next
 //! exchange, whose answer is authoritative. So a datastore may drop them at any time.

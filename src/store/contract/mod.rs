@@ -1,7 +1,7 @@
 //! The contract between a node and its datastores.
 //!
 //! - [`strategy`]: the trait of datastores; start here
-//! - [`batch`], [`shard`], [`page`]: pushed and fetched data; [`channel`]: other nodes' pushes
+//! - [`batch`], [`shard`]: pushed and fetched data; [`channel`]: other nodes' pushes
 //! - [`decision`]: questions that a datastore decides
 //! - [`options`], [`server`]: settings and addresses; [`error`], [`failure`]: errors
 
@@ -12,8 +12,6 @@ pub mod error;
 #[cfg(not(loom))]
 pub(super) mod failure;
 pub mod options;
-#[cfg(not(loom))]
-pub(super) mod page;
 pub mod server;
 pub(super) mod shard;
 pub mod strategy;

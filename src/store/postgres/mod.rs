@@ -19,7 +19,6 @@ mod connection;
 mod decide;
 mod failure;
 mod levels;
-mod locks;
 mod log_block;
 mod logs;
 pub mod options;
@@ -39,9 +38,9 @@ use self::connection::{Connection, Fault, Link, Prepared};
 use self::options::{PostgresDirectives, PostgresOptions};
 use self::push::{Addition, Columns, ask, end_epoch, living, push, pushed};
 use self::row::{epoch, name, signed};
+use super::contract::batch::PageStep;
 use super::contract::error::StoreError;
 use super::contract::options::StoreOptions;
-use super::contract::page::PageStep;
 use super::contract::strategy::{
     Added, Batch, Changes, Count, Epoch, PushNews, Pushed, Shard, Strategy, Subscription,
 };

@@ -1,7 +1,7 @@
-//! Reads the server's state of the counters of questions.
+//! Reads the server's state of the counters of questions, after locking the numbers of their keys.
 
 use core::num::NonZeroU64;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::{join, join3};
 use tokio_postgres::types::ToSql;
@@ -10,11 +10,11 @@ use super::connection::{Connection, Fault, Prepared};
 use super::levels::LevelPlace;
 use super::log_block::FoundLog;
 use super::logs::{self, Obstacles};
-use super::{levels, locks, row};
+use super::{levels, row};
 use crate::policy::algorithm::StoredKind;
 use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::Question;
-use crate::store::contract::strategy::Epoch;
+use crate::store::contract::strategy::{Epoch, Shard};
 use crate::store::decide::asked::{AskedPlace, AskedPlaces};
 use crate::store::decide::stored::StoredCount;
 
@@ -69,7 +69,7 @@ impl AskedPlaces<'_> {
         } else {
             // Sent together.
             let begin = client.batch_execute("BEGIN");
-            let locks: [&(dyn ToSql + Sync); 1] = [&locks::of(self)];
+            let locks: [&(dyn ToSql + Sync); 1] = [&locks_of(self)];
             let lock = client.execute(connection.statement(Prepared::Lock)?, &locks);
             let ((begun, locked), read) = join(join(begin, lock), join(read, levels)).await;
             begun?;
@@ -121,4 +121,26 @@ impl AskedPlaces<'_> {
 
 fn is_log(place: &AskedPlace<'_>) -> bool {
     place.kind == StoredKind::Log
+}
+
+/// Upper 32 bits of all locks, since others may lock numbers in the same database.
+const LOCKS: i64 = 0x7261_7465 << 32;
+/// Number of locks for the keys of a shard. A server has room for a few thousand.
+const LOCKS_OF_SHARD: u16 = 1024;
+
+/// Returns the locks for a decision about these places, in order.
+fn locks_of(asked: &AskedPlaces<'_>) -> Vec<i64> {
+    let locks = asked.places.iter().filter_map(|place| {
+        let shard = asked.shards.get(place.shard)?;
+        Some(lock(shard, place.key))
+    });
+    Vec::from_iter(locks.collect::<BTreeSet<_>>())
+}
+
+/// Returns the lock of a key. All nodes must agree on it.
+pub(super) fn lock(shard: &Shard, key: &[u8]) -> i64 {
+    let mut name = shard.namespace.as_bytes().to_vec();
+    name.extend(shard.number.to_be_bytes());
+    let of_shard = i64::from(Shard::number_of(&name, u16::MAX)) << 16;
+    LOCKS | of_shard | i64::from(Shard::number_of(key, LOCKS_OF_SHARD))
 }

@@ -1,4 +1,4 @@
-//! Converts shards, epochs and numbers to and from columns.
+//! Converts shards, epochs and numbers to and from columns. A file of its own, since all statements need it.
 
 use core::num::NonZeroU64;
 

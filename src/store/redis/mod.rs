@@ -34,10 +34,10 @@ use self::key::WindowName;
 use self::layout::{KnownLayouts, Layout};
 use self::options::{RedisDirectives, RedisOptions, Topology};
 use self::script::{RedisCall, Script};
+use super::contract::batch::PageStep;
 use super::contract::decision::ShardHistory;
 use super::contract::error::{Failure, StoreError};
 use super::contract::options::StoreOptions;
-use super::contract::page::PageStep;
 use super::contract::strategy::{
     Added, Batch, Changes, Count, Diff, Epoch, NODE_LIFE, PushNews, Pushed, Shard, Strategy,
     Subscription,

@@ -1,4 +1,5 @@
-//! The traits of a kind of datastore that is in the registry.
+//! The traits of a kind of datastore that is in the registry. A file of its own, since each
+//! kind of datastore implements it.
 
 use super::common::CommonDirectives;
 use crate::policy::options::{Directives, OptionError};

@@ -1,5 +1,5 @@
 //! Finds the datacenter of a server behind a NAT or a proxy, whose address is not one of the
-//! ring's.
+//! ring's. A file of its own, since it has a session of its own.
 
 use core::net::SocketAddr;
 use std::sync::{Arc, OnceLock};

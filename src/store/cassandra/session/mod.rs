@@ -2,7 +2,6 @@
 //! stores of a thread with the same options share.
 
 mod datacenter;
-mod probe;
 mod reachable;
 pub(super) mod statements;
 
@@ -48,8 +47,7 @@ use crate::store::net::current::described;
 use crate::store::net::greeting::Greeting;
 use crate::store::net::servers::Servers;
 use datacenter::datacenter_of;
-use probe::{probe, protocol};
-use reachable::ReachableNodes;
+use reachable::{ReachableNodes, probe, protocol};
 use statements::{Cql, STATEMENTS};
 
 /// The connection to a Cassandra: its servers, and a session with all nodes of the ring.

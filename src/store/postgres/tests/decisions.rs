@@ -9,7 +9,7 @@ use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::store::contract::decision::Question;
 use crate::store::postgres::connection::Connection;
-use crate::store::postgres::locks::lock;
+use crate::store::postgres::read::lock;
 use crate::testing::conformance::{Asking, question, size};
 
 fn asking(schema: &Schema) -> Asking<Postgres> {

@@ -9,7 +9,6 @@ mod decisions;
 mod failures;
 mod junk;
 mod logs;
-mod poolers;
 mod servers;
 mod tables;
 mod tls;

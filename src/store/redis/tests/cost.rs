@@ -10,8 +10,8 @@ use redis::Value;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
+use crate::store::contract::batch::PageStep;
 use crate::store::contract::decision::{AskedCounter, AskedLimit, Question};
-use crate::store::contract::page::PageStep;
 use crate::store::contract::strategy::{Batch, Diff, Strategy};
 use crate::store::redis::Redis;
 use crate::testing::conformance::{

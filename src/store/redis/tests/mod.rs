@@ -17,14 +17,13 @@ mod logs;
 mod one_answer;
 mod sentinels;
 mod servers;
-mod tls;
 
 use core::time::Duration;
 
 use super::Redis;
+use crate::store::contract::batch::PageStep;
 use crate::store::contract::error::{Failure, Refusal, StoreError};
 use crate::store::contract::options::{Credentials, Secret, StoreOptions};
-use crate::store::contract::page::PageStep;
 use crate::store::contract::server::ServerAddress;
 use crate::store::contract::strategy::{Batch, BatchId, Diff, Pushed, Strategy};
 use crate::store::redis::options::{RedisOptions, Topology};

@@ -1,7 +1,7 @@
-//! The choice among several servers.
+//! The choice among several servers, and servers with TLS.
 
 use super::*;
-use crate::testing::certificates::Authority;
+use crate::testing::certificates::{Authority, trusting};
 use crate::testing::proxy::with_greeting;
 
 #[test]
@@ -101,4 +101,19 @@ fn after_a_failover_lost_writes_are_noticed() {
         assert_eq!(writer.send(3, vec![hits("a", 1)]).await, Pushed::Lost);
         assert_eq!(writer.send(2, vec![]).await, Pushed::Lost);
     });
+}
+
+#[test]
+fn a_server_without_tls_is_not_used_with_it_nor_the_other_way_round() {
+    let authority = Authority::new();
+    let plain = Server::start(&[]);
+    let (mut options, redis) = options(&[plain.tcp()]);
+    options.tls = Some(trusting(&authority));
+    options.connect_timeout = Duration::from_secs(1);
+    let error = block_on(open(&mut Redis::new(&options, &redis))).unwrap_err();
+    let cause = "no connection with TLS within 1000 ms";
+    assert_eq!(error.failure, Failure::Unreachable(cause.into()));
+    let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "no");
+    let error = block_on(open(&mut connect(server.tcp()))).unwrap_err();
+    assert!(matches!(error.failure, Failure::Unreachable(_)), "{error}");
 }
