@@ -21,12 +21,15 @@ BEGIN {
 }
 use Node;
 
-sub declarations {
+sub source {
     my ($file) = @_;
     open my $in, '<', "$FindBin::Bin/../$file" or die "cannot read $file: $!\n";
     local $/;
-    my $text = <$in>;
-    $text =~ s{/\*.*?\*/}{}gs;
+    return <$in> =~ s{/\*.*?\*/|//[^\n]*}{}gsr;
+}
+
+sub declarations {
+    my $text = source(@_);
     $text =~ s/\bngx_rate_limiting_handle_t\b/uint32_t/g;
     # Structures, and the type of a function.
     my @found = $text =~ /(typedef struct \{.*?\} \w+;|typedef int \(\*\w+\)\([^)]*\);)/gs;
@@ -37,6 +40,13 @@ sub declarations {
 my @declared = declarations('src/api/ngx_rate_limiting.h');
 cmp_ok(scalar @declared, '>=', 7, 'the header declares some structures');
 is_deeply([declarations('lua/resty/rate_limiting.lua')], \@declared, 'Lua declares what the header declares');
+
+# The fields of each structure, by its name, in their order.
+my %in_c = source('src/api/ngx_rate_limiting.h') =~ /typedef struct \{(.*?)\} ngx_rate_limiting_(\w+)_t;/gs;
+%in_c = map { $in_c{$_} => [/(\w+)(?:\)\([^)]*\))?;/g] } keys %in_c;
+my %in_rust = source('src/nginx/capi/types.rs') =~ /struct Raw(\w+) \{(.*?)\n\}/gs;
+%in_rust = map { lc() => [$in_rust{$_} =~ /pub\(super\) (\w+):/g] } keys %in_rust;
+is_deeply(\%in_rust, \%in_c, 'Rust declares the same fields in the same order');
 
 if (!$has_lua) {
     done_testing();
