@@ -69,7 +69,7 @@ sub api_tests {
             'it tells what it has set to zero');
         ($status, $answer) = api($a, GET => 'api/keys/k?window_type=fixed');
         is_deeply([$status, @$answer{qw(rate current previous)}], [200, 0, 0, 0], 'it is zero here');
-        # The other node learned of these hits before.
+        # DELETE resets the hits that node a knows of. The three hits that b has not pushed yet remain.
         eventually(sub { $store->total(api => 'k') }, 0, "and in $label, at once");
         eventually(\&rates, [0, 3], 'and elsewhere') if eval { $store->listeners };
         $a->hit(hit => 'k');

@@ -1,11 +1,11 @@
-# Nodes that share a Redis, and what can become of their connections to it: answers that are lost or
-# late, failovers, a node that is cut off; and what workers go through in the middle of a push. None
-# of the hits is lost or counted twice. What becomes of Redis itself is in cluster.t.
+# Tests nodes that share a Redis while their connections to it fail: responses are lost or late, a
+# replica takes over, a node is cut off; and while workers are stopped or killed during a push. No hit
+# is lost or counted twice. cluster.t tests failures of Redis itself.
 #
-# This is a plain Perl test, as cluster.t is. It takes the ports TEST_NGINX_PORT + 2 to + 8.
+# This is a plain Perl test, like cluster.t. It uses the ports TEST_NGINX_PORT + 2 to + 8.
 #
-# Each node reaches Redis through a proxy of its own (see lib/Proxy.pm), which says when a fault has
-# met a push: nothing waits for a fixed time.
+# Each node reaches Redis through its own proxy (see lib/Proxy.pm). The proxy reports when a fault has
+# affected a push, so that no test waits for a fixed time.
 
 use strict;
 use warnings;
@@ -31,7 +31,7 @@ my $second  = Redis->new(port => $port + 5);
 my $proxy_a = Proxy->new(port => $port + 6, to => $first->{port});
 my $proxy_b = Proxy->new(port => $port + 7, to => $first->{port});
 
-# The one that counts now.
+# The current primary.
 $store = $first;
 
 subtest 'an answer that is cut off after the push was applied' => sub {
@@ -102,7 +102,7 @@ subtest 'QUIT pushes what is left, for as long as the store takes it' => sub {
     pushes_all('QUIT', 'all is there', sub {
         begin(store => 'timeout 5s; connect_timeout 5s;', sync_rate => '10m');
         $_->wait_for_first_sync for @nodes;
-        # Some four batches.
+        # The keys need about four batches.
         my $sum = $a->load(map {"many-$_"} 1 .. 300)->(300);
         $proxy_a->delay_pushes(0.6);
         my $took = $a->stop(undef, 'QUIT');
@@ -112,7 +112,7 @@ subtest 'QUIT pushes what is left, for as long as the store takes it' => sub {
     });
 };
 
-# As if a copy of each machine had pushed since: what a node's last batch was, Redis says otherwise.
+# Changes the number of each node's last batch in Redis, as if a copy of each machine had pushed since.
 subtest 'another node with the same identity' => sub {
     begin(store => 'timeout 5s; connect_timeout 5s;');
     hits(a => 2, b => 3);
@@ -159,7 +159,7 @@ subtest 'pushes that arrive long after the node has given them up' => sub {
         $a->wait_for('attempts', sub { $proxy_a->state->{accepted} >= $before + 3 });
         knows($b, -3);
         hits(a => 2);
-        # All that was sent arrives now.
+        # The proxy forwards now what it has held back.
         $proxy_a->pass;
         all_know();
     }
@@ -184,12 +184,13 @@ subtest 'a store that says nothing, under load' => sub {
     stop($lost);
 };
 
-# What A has sealed of its one hit is evicted before Redis is back: what Redis kept is not to be
-# given up for it.
+# The sealed hit of node A is evicted before Redis is back. The data that Redis kept must not be
+# discarded for it.
 for my $sync_rate ('0.1', 0) {
     subtest "a flood of keys while Redis is down, which then has its data, sync_rate $sync_rate" => sub {
         local $first->{args} = [qw(--appendonly yes --appendfsync always --appenddirname), "own-$sync_rate"];
-        # A server that is gone refuses at once, and one on a busy machine answers late.
+        # The timeouts are long: a stopped server refuses connections at once, and a server on a busy
+        # machine responds late.
         my %patient = (store => 'timeout 5s; connect_timeout 5s;');
         $patient{namespace} = 'timeout 5s;' if !$sync_rate;
         begin(sync_rate => $sync_rate, zone => '64k', %patient);
@@ -250,7 +251,7 @@ subtest 'a failover that loses acknowledged writes, under load' => sub {
     pushed_under_load();
     $replication->stop;
     promote($second, 'but the old one serves on');
-    # For a while, each node has another primary.
+    # For a while, each node uses another primary.
     $proxy_a->lead_to($second->{port});
     $proxy_a->reset;
     eventually(sub { $second->total(api => 'k') > 0 }, 1, 'one node is there');
@@ -303,7 +304,7 @@ subtest 'a node that is cut off for longer than a window' => sub {
     $proxy_a->pass;
     all_know();
     agree_in_short_window('after it');
-    # The old diffs were pushed, or dropped, but do not come back.
+    # The old diffs were pushed or dropped, and must not be pushed again.
     agree_in_short_window('and later');
     all_know();
     stop($lost);
@@ -348,7 +349,7 @@ for my $signal (qw(QUIT TERM)) {
         pushes_all($signal, 'all that was left is in Redis', sub {
             begin(sync_rate => '10m', workers => 1);
             $_->wait_for_first_sync for @nodes;
-            # More than is pushed at once.
+            # There are more keys than fit into one batch.
             my $sum = $a->load(map {"key-$_"} 1 .. 1000)->(1000);
             $proxy_a->cut_answers(1);
             my $took = $a->stop($signal eq 'TERM' ? qr/$lost|$killed/ : $lost, $signal);
@@ -358,7 +359,7 @@ for my $signal (qw(QUIT TERM)) {
     };
 
     subtest "$signal after the worker that syncs was killed during its push" => sub {
-        # So that nobody could sync for 3 s, if the node did not end.
+        # Without a response, no worker could sync for 3 s if the node kept running.
         pushes_all($signal, 'what is counted, in Redis', sub {
             begin(store => 'timeout 1s;');
             hits(a => 1, b => 1);
@@ -384,7 +385,7 @@ subtest 'the worker that syncs is stopped during its push, and wakes when anothe
         my $holder = hold_a_push();
         kill STOP => $holder;
         $a->wait_for('a worker that has stopped', sub { state_of($holder) eq 'T' });
-        # The answer reaches the one that is stopped; the other one asks anew.
+        # The response goes to the stopped worker; the other worker repeats the request.
         $proxy_a->pass;
         hits(a => 5, b => 2);
         knows($_) for $store, $b;
@@ -397,13 +398,13 @@ subtest 'the worker that syncs is stopped during its push, and wakes when anothe
 
 done_testing();
 
-# What is counted. Requests are for the key k.
+# Counts. All requests use the key k.
 
 my $counted;
 sub counted { return $counted }
 sub total   { return $store->total(api => 'k', 366 * 24 * 3600 * 1000) }
 
-# Has so many hits be counted on nodes.
+# Makes these numbers of hits on the nodes.
 sub hits {
     my (%hits) = @_;
     my %nodes  = (a => $a, b => $b);
@@ -415,7 +416,7 @@ sub hits {
     is("@failed", '', 'hits are answered') if @failed;
 }
 
-# Tests that Redis, or a node, has what was counted, or so much `more`.
+# Tests that Redis, or a node, has the number of hits that were made, plus `more`.
 sub knows {
     my ($who, $more) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -424,7 +425,7 @@ sub knows {
     eventually($rate, $counted + ($more // 0), "what is counted, in $name");
 }
 
-# Tests that all have what was counted, and that this stays.
+# Tests that Redis and both nodes have the number of hits that were made, and keep it.
 sub all_know {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     knows($_) for $store, $a, $b;
@@ -433,7 +434,7 @@ sub all_know {
     is($_->rate(ask => 'k'), $counted, "it stays on $_->{name}") for @nodes;
 }
 
-# In one of the next windows of 2 s, both nodes know exactly what is counted in it.
+# Tests that both nodes have the exact count of one of the next windows of 2 s.
 sub agree_in_short_window {
     my ($name) = @_;
     my $is_right;
@@ -456,7 +457,7 @@ sub agree_in_short_window {
 
 sub loads { return map { $_->load('k') } @nodes }
 
-# Ends loads, tests that what they counted is known to all, and returns their sums.
+# Stops loads, tests that Redis and both nodes have their hits, and returns their sums.
 sub totals_of_loads {
     my @sums = map { $_->() } @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -468,7 +469,7 @@ sub totals_of_loads {
 
 # Nodes and Redis.
 
-# An empty Redis, to which proxies lead, and two nodes. servers: ports, in place of the proxies'.
+# Starts two nodes and an empty Redis behind the proxies. servers: ports that replace those of the proxies.
 sub begin {
     my (%conf) = (store => '', namespace => '', sync_rate => '0.1', zone => '4m', windows => ['366d'], workers => 2, @_);
     $_->kill for $first, $second;
@@ -484,8 +485,8 @@ sub begin {
     $b->start(conf_of(%conf, servers => $conf{servers} // [$proxy_b->{port}]));
 }
 
-# As the nodes of other tests; but hit counts in all windows, short tells the count in 2 seconds, and the
-# times are the usual ones.
+# Returns `conf` with these changes: hit counts in all windows, short reads the count of a window of 2
+# seconds, and the timeouts are the default ones.
 sub conf_of {
     my (%conf)  = @_;
     my $servers = join ' ', map {"server 127.0.0.1:$_;"} @{$conf{servers}};
@@ -497,8 +498,8 @@ sub conf_of {
     return (%all, %conf{qw(zone workers)});
 }
 
-# Makes one Redis a replica of the other, and waits until it has everything. at => the port at which
-# it reaches that, if this is another one.
+# Makes one Redis a replica of the other and waits until it has all data. at => the port through which it
+# reaches the primary, if that is not the port of the primary.
 sub replicate {
     my ($primary, $replica, $at) = @_;
     $primary->cli('CONFIG', 'SET', 'repl-diskless-sync-delay', 0);
@@ -507,7 +508,7 @@ sub replicate {
     eventually(sub { $replica->cli('INFO', 'replication') =~ /^master_link_status:up/m }, 1, 'a replica');
 }
 
-# Makes a replica the primary.
+# Promotes a replica to primary.
 sub promote {
     my ($replica) = @_;
     $replica->cli('REPLICAOF', 'NO', 'ONE');
@@ -516,12 +517,12 @@ sub promote {
 
 # Processes.
 
-# Counts a hit on a, and returns the worker that has pushed it, and waits for the answer in vain.
+# Counts a hit on a, holds back the response to its push, and returns the worker that waits for it.
 sub hold_a_push {
     $proxy_a->hold;
     hits(a => 1);
     my $holder;
-    # At a timeout, it asks again, on another connection.
+    # After a timeout, the worker repeats the push on another connection.
     $a->wait_for('a worker that waits for the answer to a push', sub {
         my $state = $proxy_a->state;
         ($holder) = grep { has_connection($_, $state->{holder}, $proxy_a->{port}) } $a->workers
@@ -532,7 +533,7 @@ sub hold_a_push {
     return $holder;
 }
 
-# Whether a process has the connection from one port to the other.
+# Returns whether a process has the connection from one port to the other.
 sub has_connection {
     my ($pid, $from, $to) = @_;
     open my $file, '<', '/proc/net/tcp' or die "cannot read: $!\n";

@@ -1,7 +1,7 @@
-# Nodes that share a Postgres: what nodes with any store do (see lib/ConvergenceTests.pm and
-# lib/RecoveryTests.pm), and what only Postgres has.
+# Tests nodes that share a Postgres: the tests for any store (see lib/ConvergenceTests.pm and
+# lib/RecoveryTests.pm), and tests that only apply to Postgres.
 #
-# This is a plain Perl test: it needs several nginx at once, and signals. It takes the ports
+# This is a plain Perl test, because it needs several nginx instances and signals. It uses the ports
 # TEST_NGINX_PORT + 2 to + 4.
 
 use strict;
@@ -56,7 +56,7 @@ subtest 'the number of connections does not grow' => sub {
         $most = $count if $count > $most;
     }
     $_->() for @loads;
-    # One for each worker, and one more for each node, which listens.
+    # Each worker has one connection, and each node has one more, which listens to the channel.
     cmp_ok($most, '<=', 6, "2 nodes of 2 workers have $most connections at most");
     stop();
 };

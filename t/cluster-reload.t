@@ -1,7 +1,7 @@
-# Reloads that change more than a sync_rate: a namespace's name, whether there is one, the size of the
-# zone; and old workers that stay for long. Counts that are still meant stay, none is pushed twice.
+# Tests reloads that rename, add or remove a namespace or change the size of the zone, and old workers that
+# run for long. Counts that the new configuration still uses are kept, and none is pushed twice.
 #
-# A plain Perl test, like cluster.t, of which it takes the ports.
+# This is a plain Perl test, like cluster.t, and uses the same ports.
 
 use strict;
 use warnings;
@@ -72,7 +72,7 @@ subtest 'an old worker that stays for long' => sub {
     my @before = $a->workers;
     my @old    = map { $a->connection } 1 .. 4;
     syswrite $_, "HEAD /hit/k HTTP/1.1\r\n" for @old;
-    # Each has been accepted when a later one has been answered by the same worker.
+    # When the worker has answered later requests, it has accepted the earlier connections.
     $a->hit(hit => 'k') for 1 .. 8;
     my $is_done = $a->begin_reload;
     $a->wait_for('new workers', sub { my @now = $a->workers; @now > 2 });
@@ -94,12 +94,12 @@ subtest 'an old worker that stays for long' => sub {
 
 done_testing();
 
-# Two nodes and an empty Redis; the first node has another configuration.
+# Starts two nodes with an empty Redis. The first node gets these changes of its configuration.
 sub begin {
     $store->be_empty;
     $a->start(conf(@_));
     $b->start(conf());
-    # The first sync is at once, and with a long sync_rate the next one after the test.
+    # The first sync is made at the start. With a long sync_rate, no other follows during the test.
     $b->hit(hit => 'first');
     eventually(sub { $a->rate(ask => 'first') }, 1, 'the first sync') if !@_;
 }

@@ -1,7 +1,7 @@
-# Nodes that share a Redis: what nodes with any store do (see lib/ConvergenceTests.pm and
-# lib/RecoveryTests.pm), and what only Redis has.
+# Tests nodes that share a Redis: the tests for any store (see lib/ConvergenceTests.pm and
+# lib/RecoveryTests.pm), and tests that only apply to Redis.
 #
-# This is a plain Perl test: it needs several nginx at once, and signals. It takes the ports
+# This is a plain Perl test, because it needs several nginx instances and signals. It uses the ports
 # TEST_NGINX_PORT + 2 to + 4.
 
 use strict;

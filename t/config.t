@@ -1,11 +1,11 @@
-# Configurations, as far as only a real nginx shows what becomes of them: what
-# it says itself, files that are included, variables, zones, what levels
-# inherit; and one use or more of each directive. All other cases are rows of
-# src/conf/tests. Wrong configurations keep nginx from starting: one [emerg]
-# line names the wrong word, says what would be right, and where it is. Odd but
-# legal ones start. No line of the log has a password in it: all are called
-# "s3cret". How blocks are read is told in lib/Configuration.pm; here, there is
-# a zone "counters" unless they have a section http_config.
+# Tests configurations that need a real nginx: its own messages, included files,
+# variables, zones, inheritance between levels, and at least one use of each
+# directive. All other cases are rows of src/conf/tests. An invalid
+# configuration keeps nginx from starting: one [emerg] line names the invalid
+# word, the accepted values, and the position. An unusual but valid one starts.
+# No log line contains a password; all passwords are "s3cret".
+# lib/Configuration.pm describes the format of the blocks. Blocks without a
+# section http_config have a zone "counters".
 
 use Test::Nginx::Socket 'no_plan';
 
@@ -15,7 +15,7 @@ use lib "$FindBin::Bin/lib";
 use Certificate;
 use Configuration;
 
-# What is PEM/ in a block: a directory with a key and its certificate.
+# The directory that PEM/ in a block stands for. It has a key and a certificate.
 my $pem = tempdir('certificate-XXXXXX', TMPDIR => 1, CLEANUP => 1);
 certificate($pem);
 

@@ -1,5 +1,5 @@
-# What nginx's own configure says of the Rust that it finds, before anything is compiled. That `config`
-# builds a module that works is tried by scripts/test.sh.
+# Tests the messages of nginx's configure about the version of Rust, before anything is compiled.
+# scripts/test.sh tests that `config` builds a working module.
 
 use strict;
 use warnings;
@@ -12,7 +12,7 @@ open my $manifest, '<', "$root/Cargo.toml" or die "cannot read: $!\n";
 my ($needed) = do { local $/; <$manifest> } =~ /^rust-version = "(.*)"/m;
 my ($major, $minor) = split /\./, $needed;
 
-# What stands for nginx's source, in which `config` runs, and for a cargo.
+# A directory that stands for the nginx sources, in which `config` runs; it also has a fake cargo.
 my $nginx = tempdir('nginx-XXXXXX', TMPDIR => 1, CLEANUP => 1);
 mkdir "$nginx/auto";
 write_file("$nginx/auto/module", '');
@@ -24,14 +24,14 @@ sub write_file {
     close $file or die "cannot write: $!\n";
 }
 
-# configure(CARGO): exit status and output of `config` with this cargo.
+# Runs `config` with this cargo; returns its exit status and its output.
 sub configure {
     my $output = qx(cd "$nginx" && HTTP=YES NGX_OBJS=objs ngx_module_link=DYNAMIC \\
         ngx_addon_dir="$root" CARGO="$_[0]" sh -c '. "\$ngx_addon_dir/config"' 2>&1);
     return ($? >> 8, $output);
 }
 
-# cargo_of(VERSION): one that says that it is of this version.
+# Makes a cargo that reports this version.
 sub cargo_of {
     write_file("$nginx/cargo", "#!/bin/sh\necho 'cargo $_[0] (0123456789 2026-01-01)'\n");
     chmod 0755, "$nginx/cargo";

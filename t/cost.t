@@ -1,8 +1,8 @@
-# How much a request counts: `cost=`, which is known when it is decided on, and
-# `charge=`, which is known when it was answered.
+# Tests how much a request counts: `cost=` is known when the request is decided,
+# `charge=` when the response has been sent.
 #
-# Windows are of about a year, so that no test meets the end of one (see
-# limit.t). `cost=0` looks at counters without counting.
+# Windows have about a year, so that none ends during a test (see limit.t).
+# `cost=0` reads counters without counting.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

@@ -1,8 +1,8 @@
-# Hits that are pushed before their time: limits are met though `sync_rate` is a minute.
+# Tests early pushes: nodes keep limits although `sync_rate` is a minute.
 #
-# This is a plain Perl test: it needs several nginx at once. It takes the ports TEST_NGINX_PORT + 2 to + 4.
+# This is a plain Perl test, because it needs several nginx instances. It uses the ports TEST_NGINX_PORT + 2 to + 4.
 #
-# Windows are of 366 days (see lib/ConvergenceTests.pm); nothing here waits for the period, or for a fixed time.
+# Windows have 366 days (see lib/ConvergenceTests.pm). No test waits for the sync period or for a fixed time.
 
 use strict;
 use warnings;
@@ -23,7 +23,7 @@ my ($a, $b) = @nodes;
 
 subtest 'a limit is met by two nodes that sync once in a minute' => sub {
     start_acquainted(limit => 100);
-    # The nodes take turns. Each pushes when its hits are a quarter of what remains.
+    # The nodes take turns. A node pushes when its hits are a quarter of the remaining limit.
     my ($total, $node) = (0, $b);
     for my $hits (20, 16, 13, 11, 8, 7, 5, 4, 4, 3, 2, 2, 1, 1, 1, 1, 1) {
         $node = $node == $a ? $b : $a;
@@ -52,7 +52,7 @@ subtest 'what is far from its limit waits' => sub {
 subtest 'any worker has it pushed, and one that is killed is replaced' => sub {
     start_acquainted(limit => 1_000_000, workers => 2);
     for my $round (1 .. 3) {
-        # On both workers, sooner or later.
+        # With so many hits, both workers get some.
         $a->hit(near => "$round-$_") for 1 .. 20;
         eventually(sub { scalar keys %{$store->totals('api')} }, 20 * $round, 'all are pushed');
         if ($round < 3) {
@@ -89,7 +89,7 @@ subtest 'a store that is away and comes back' => sub {
 
 subtest 'on_loss share: while the store is away, a node admits its share of a limit' => sub {
     start_acquainted(limit => 100, namespace => 'on_loss share;');
-    # Of the hits, three quarters are of a.
+    # Node a gets three quarters of the hits.
     for (1 .. 10) {
         $a->hit(hit => 'k') for 1 .. 3;
         $b->hit(hit => 'k');

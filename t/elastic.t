@@ -1,8 +1,7 @@
-# Elastic windows: what a request counts, and what a client is told. That a window ends when no hit comes
-# is tested in src/table/tests/level.rs and src/testing/conformance/decisions/elastic.rs, without waiting.
+# Tests elastic windows: how a request counts, and the response headers. src/table/tests/level.rs and
+# src/testing/conformance/decisions/elastic.rs test the end of a window without hits, without waiting.
 #
-# Windows are of about a year, as in limit.t. Every block has an nginx of its own, which starts with an
-# empty zone.
+# Windows have about a year, as in limit.t. Each block starts a new nginx with an empty zone.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

@@ -1,10 +1,10 @@
-# What a flood of new keys does: every one is admitted, no memory is taken but
+# Tests a flood of new keys: every key is admitted, nginx uses no memory besides
 # the zone, and a busy client stays limited.
 #
-# This is a plain Perl test: it needs many clients at once. Its environment is
-# told in lib/OwnNginx.pm.
+# This is a plain Perl test, because it needs many clients at once.
+# lib/OwnNginx.pm describes its environment.
 #
-# Windows are of 366 days, so that no test meets the end of one (see limit.t).
+# Windows have 366 days, so that none ends during a test (see limit.t).
 
 use strict;
 use warnings;
@@ -19,14 +19,14 @@ use Time::HiRes qw(time);
 use lib "$FindBin::Bin/lib";
 use OwnNginx;
 
-# Several clients send 1,000,000 keys, in rounds. Each has as many connections to
-# one worker as to the other, and pipelines the requests of a round on them, so
-# many on each. All answers to these fit into the buffers of a socket, so a client
-# may write a whole round before it reads.
+# Several clients send 1,000,000 keys, in rounds. Each client has the same number
+# of connections to both workers, and pipelines the requests of a round on them.
+# The responses to a round fit into the socket buffers, so that a client can write
+# a whole round before it reads.
 #
-# A client reports a round and then waits until the busy key was hit. So however
-# the processes are scheduled, there are less than two rounds of each client from
-# one hit to the next.
+# A client reports each round and then waits until the busy key was hit. Therefore
+# each client sends less than two rounds between two hits of the busy key, however
+# the processes are scheduled.
 my $workers     = 2;
 my $clients     = 4;
 my $connections = 2;
@@ -37,11 +37,11 @@ my $per_client  = $rounds * $per_round;
 my $keys        = $clients * $per_client;
 my $hits        = $clients * $rounds;
 
-# A fixed sequence of lengths from 0 to 1993, with short and long ones alike.
+# A fixed sequence of key lengths from 0 to 1993, both short and long ones.
 srand 1;
 my @lengths = map { rand(1994) >> rand(11) } 1 .. $keys;
 
-# Nobody waits forever.
+# The test fails after 300 seconds.
 local $SIG{ALRM} = sub { give_up('waited too long') };
 alarm 300;
 
@@ -50,7 +50,7 @@ subtest 'a flood of 1,000,000 keys of up to 2,000 bytes, through 1 MB' => sub {
         workers => $workers,
         zone    => 'counters:1m',
         rule    => 'limit=20/366d window=fixed',
-        # The kernel spreads connections over the workers.
+        # With reuseport, the kernel distributes connections over the workers.
         listen => 'reuseport',
         server => <<'END',
 location /worker {
@@ -99,8 +99,8 @@ done_testing();
 
 # Keys.
 
-# The request with that key. A key is a number, which no other one has, before or
-# after letters.
+# Returns the request with this key. A key is a unique number before or after
+# letters.
 sub request {
     my ($number) = @_;
     my $letters = 'x' x $lengths[$number];
@@ -117,7 +117,7 @@ sub flood_again {
 
 # Processes.
 
-# Their resident memory, in kB, by process.
+# Returns the resident memory of each process in kB.
 sub memory {
     my (@pids) = @_;
     return map {
@@ -127,7 +127,7 @@ sub memory {
     } @pids;
 }
 
-# Equal values in a row, as "number x value".
+# Returns runs of equal values, as "number x value".
 sub runs {
     my @runs;
     for my $value (@_) {
@@ -139,7 +139,7 @@ sub runs {
 
 # Clients.
 
-# The head of one answer.
+# Reads the head of one response.
 sub head {
     my ($socket) = @_;
     local $/ = "\r\n\r\n";
@@ -148,7 +148,7 @@ sub head {
 
 sub status { $_[0] =~ m{^HTTP/1\.1 (\d+)} ? $1 : 'none' }
 
-# So many connections to each worker.
+# Opens this number of connections to each worker.
 sub connections {
     my ($wanted) = @_;
     my %of = map { $_ => [] } workers();
@@ -162,8 +162,8 @@ sub connections {
     die "all connections go to one worker\n";
 }
 
-# Starts the clients. Calls $report with the answers to each round: how many have
-# which status.
+# Starts the clients. Calls $report after each round with the number of responses
+# for each status.
 sub flood {
     my ($report) = @_;
     my $select = IO::Select->new;

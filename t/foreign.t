@@ -1,6 +1,7 @@
-# What others write, send or are between a node and its store: that nodes go on, or say what is wrong in one line.
+# Tests interference of other programs: foreign data in the store, foreign messages, and other programs between a node
+# and its store. Nodes continue, or report the problem in one log line.
 #
-# This is a plain Perl test: it needs several nginx at once. It takes the ports TEST_NGINX_PORT + 2 to + 5.
+# This is a plain Perl test, because it needs several nginx instances. It uses the ports TEST_NGINX_PORT + 2 to + 5.
 
 use strict;
 use warnings;
@@ -23,14 +24,14 @@ my ($a, $b) = @nodes;
 
 $store = Redis->new(port => $port + 4);
 
-# How often the store was asked to do this.
+# Returns the number of times that the store ran this command.
 sub asked {
     my ($command) = @_;
     my ($calls) = $store->cli(INFO => 'commandstats') =~ /^cmdstat_$command:calls=(\d+)/m;
     return $calls // 0;
 }
 
-# What the health of a node is.
+# Returns the health report of a node.
 sub health { my ($node) = @_; return $node->body('/api/health') }
 
 subtest 'an entry of somebody else in the stream of news' => sub {
@@ -69,7 +70,7 @@ subtest 'fields of somebody else in a synchronous namespace' => sub {
 
 subtest 'nodes that divide a namespace differently' => sub {
     $store->be_empty;
-    # As nodes with `cluster on` note it.
+    # Nodes with `cluster on` store the layout in this form.
     $store->cli(HSET => 'rl:{api:0}', layout => '16 on');
     my $other = qr/\[error\] .*"main" cannot be reached yet, .*divide the namespace into 16 shards \(cluster on\), this one into 1 shard \(cluster off\)/;
     $a->start(conf());

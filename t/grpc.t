@@ -1,11 +1,11 @@
-# gRPC: admitted calls of every kind work, and rejected ones get a status of gRPC's
-# own, RESOURCE_EXHAUSTED (8), within a response that is 200 for HTTP.
+# Tests gRPC: admitted calls of every kind work; rejected calls get the gRPC status
+# RESOURCE_EXHAUSTED (8) in a response with HTTP status 200.
 #
-# This is a plain Perl test: its client and its upstream are gRPC's own, for Python
-# (/usr/bin/python3, for which Debian's package is). Its environment is told in
-# lib/OwnNginx.pm.
+# This is a plain Perl test. Its client and its upstream use gRPC for Python, with
+# /usr/bin/python3, because Debian's package is for it. lib/OwnNginx.pm describes its
+# environment.
 #
-# Windows are of 366 days, so that no test meets the end of one (see limit.t).
+# Windows have 366 days, so that none ends during a test (see limit.t).
 
 use strict;
 use warnings;
@@ -23,7 +23,7 @@ my ($OK, $RESOURCE_EXHAUSTED, $UNAVAILABLE) = (0, 8, 14);
 
 my @python = ('/usr/bin/python3', '-B');
 
-# The upstream, which ends when our end of its input does.
+# The upstream. It exits when its standard input is closed.
 my $upstream = "unix:$root/upstream.sock";
 my $upstream_pid = open2(my $from_upstream, my $to_upstream,
     @python, "$FindBin::Bin/lib/grpc_server.py", $upstream);
@@ -31,7 +31,7 @@ like(<$from_upstream>, qr/^listening$/, 'the upstream listens');
 
 my ($major, $minor, $patch) = qx('$binary' -v 2>&1) =~ m{nginx/(\d+)\.(\d+)\.(\d+)}
     or die "no version of $binary\n";
-# Since 1.25.1, HTTP/2 is a directive; before, a parameter of listen.
+# HTTP/2 is a directive since nginx 1.25.1; before, it was a parameter of listen.
 my $is_directive = $major > 1 || $minor > 25 || $minor == 25 && $patch >= 1;
 
 my @kinds = qw(Unary ServerStream ClientStream Both Open);
@@ -188,7 +188,7 @@ waitpid $upstream_pid, 0;
 is($?, 0, 'the upstream ends cleanly');
 done_testing();
 
-# Starts an nginx whose gRPC service has the rule; by HTTP/1.1, it listens on a Unix socket.
+# Starts an nginx with this rule for its gRPC service. For HTTP/1.1, it listens on a Unix socket.
 sub begin {
     my ($rule, $address, $server, $http) = @_;
     $address //= $upstream;
@@ -218,14 +218,14 @@ sub calls {
     return map { decode_json($_) } <$client>;
 }
 
-# What remains by the header RateLimit.
+# Returns the remaining hits from the header RateLimit.
 sub left {
     my ($call) = @_;
     my ($left) = ($call->{metadata}{ratelimit} // '') =~ /;r=(\d+)/;
     return $left;
 }
 
-# The answer to a call by HTTP/1.1 with a content type, or with none.
+# Makes a call over HTTP/1.1 with a content type, or without one; returns the response.
 sub raw {
     my ($type) = @_;
     my $header = $type eq '' ? '' : "Content-Type: $type\r\n";

@@ -1,8 +1,8 @@
-# What clients are told: RateLimit-Policy, RateLimit and Retry-After, with every
-# response of a request that rules applied to, and how the values are written.
+# Tests the headers RateLimit-Policy, RateLimit and Retry-After: every response to
+# a request to which rules applied has them; and the format of their values.
 #
-# Windows are of about a year, so that no test meets the end of one (see
-# limit.t). Shorter ones are only named, not waited for.
+# Windows have about a year, so that none ends during a test (see limit.t). No
+# test waits for the end of a shorter one.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

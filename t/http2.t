@@ -1,10 +1,10 @@
-# Rate limiting over HTTP/2, in clear text and within TLS: headers, rejections, the
-# status 444, and that the streams of a connection are requests of their own.
+# Tests HTTP/2, in clear text and over TLS: headers, rejections, the status 444, and
+# that each stream of a connection counts as a separate request.
 #
-# This is a plain Perl test: its client is nghttp. Its environment is told in
-# lib/OwnNginx.pm.
+# This is a plain Perl test, because its client is nghttp. lib/OwnNginx.pm describes
+# its environment.
 #
-# Windows are of 366 days, so that no test meets the end of one (see limit.t).
+# Windows have 366 days, so that none ends during a test (see limit.t).
 
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ use OwnNginx;
 
 my ($major, $minor, $patch) = qx('$binary' -v 2>&1) =~ m{nginx/(\d+)\.(\d+)\.(\d+)}
     or die "no version of $binary\n";
-# Since 1.25.1, HTTP/2 is a directive; before, a parameter of listen.
+# HTTP/2 is a directive since nginx 1.25.1; before, it was a parameter of listen.
 my $is_directive = $major > 1 || $minor > 25 || $minor == 25 && $patch >= 1;
 my ($parameter, $directive) = $is_directive ? ('', 'http2 on;') : ('http2', '');
 my $tls = certificate($root);
@@ -66,7 +66,7 @@ for my $name (sort keys %scheme) {
     };
 
     subtest "$name, streams at the same time are admitted exactly up to the limit" => sub {
-        # Each is in flight while the next are decided on: it waits for the upstream.
+        # Each request waits for the upstream while the next ones are decided.
         $begin->(
             rule   => 'off',
             server => qq[
@@ -144,12 +144,12 @@ for my $name (sort keys %scheme) {
 
 done_testing();
 
-# Requests the paths at once, as streams of one connection; gives their answers in the order of the
-# streams: headers by name, in the case that they came in.
+# Requests the paths at once, as streams of one connection. Returns the headers of each response by name,
+# with the case of the names unchanged, in the order of the streams.
 sub exchange {
     my $scheme = shift;
     my $given  = ref $_[0] ? shift : { options => '' };
-    # nghttp requests equal ones once.
+    # nghttp requests equal URLs only once.
     my $number = 0;
     my $urls   = join ' ', map { "'$scheme://127.0.0.1:$port$_&n=" . $number++ . q(') } @_;
     my $output = qx(nghttp --null-out --verbose --timeout=20 --no-dep $given->{options} $urls 2>&1);

@@ -1,11 +1,11 @@
-# Rate limiting over HTTP/3: headers, rejections, the status 444, and that the streams
-# of a connection are requests of their own. An nginx that is built without HTTP/3
-# says so.
+# Tests HTTP/3: headers, rejections, the status 444, and that each stream of a
+# connection counts as a separate request. An nginx that is built without HTTP/3
+# reports that.
 #
-# This is a plain Perl test: its client is ngtcp2's. Its environment is told in
-# lib/OwnNginx.pm.
+# This is a plain Perl test, because its client is that of ngtcp2. lib/OwnNginx.pm
+# describes its environment.
 #
-# Windows are of 366 days, so that no test meets the end of one (see limit.t).
+# Windows have 366 days, so that none ends during a test (see limit.t).
 
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ use lib "$FindBin::Bin/lib";
 use Certificate;
 use OwnNginx;
 
-# All packets of a connection have to reach one worker: hence reuseport.
+# With reuseport, all packets of a connection reach the same worker.
 my @http3 = (listen => 'quic reuseport', server => certificate($root));
 
 if (qx('$binary' -V 2>&1) !~ /--with-http_v3_module/) {
@@ -55,7 +55,7 @@ subtest 'the streams of a connection are counted one by one' => sub {
 };
 
 subtest 'streams at the same time are admitted exactly up to the limit' => sub {
-    # Each is in flight while the next are decided on: it waits for the upstream.
+    # Each request waits for the upstream while the next ones are decided.
     my %given = @http3;
     start(
         @http3,
@@ -113,15 +113,15 @@ subtest 'streams that a rate holds back wait by themselves' => sub {
     my $begin   = time;
     my @answers = exchange(('/t?k=a') x 7, '/t?k=b');
     is(scalar(grep { $_->{':status'} == 200 } @answers), 8, 'all are admitted');
-    # Six hits, but for what is rounded down, and for what the clocks of nginx's two times differ.
+    # The time of six hits, minus a tolerance for rounding and for the difference between nginx's two clocks.
     cmp_ok(time - $begin, '>=', 0.29, 'the last not before its time');
     stop();
 };
 
 done_testing();
 
-# Requests the paths, as streams of one connection; gives their answers in the order of the streams:
-# headers by name, in the case that they came in.
+# Requests the paths as streams of one connection. Returns the headers of each response by name, with the
+# case of the names unchanged, in the order of the streams.
 sub exchange {
     my $given  = ref $_[0] ? shift : { options => '' };
     my $urls   = join ' ', map {"'https://127.0.0.1:$port$_'"} @_;
@@ -136,7 +136,7 @@ sub exchange {
     return map { $answer{$_} } sort { $a <=> $b } keys %answer;
 }
 
-# Packets may overtake each other, and with them streams.
+# Sorts responses, because packets, and so streams, may arrive out of order.
 sub sorted {
     my @answers = @_;
     return sort { summary($a) cmp summary($b) } @answers;

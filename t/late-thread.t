@@ -1,7 +1,7 @@
-# A thread that syncs, and for which a worker that ends does not wait any longer: it goes on with what it
-# has when nginx has destroyed the configuration.
+# Tests a sync thread for which an exiting worker no longer waits. The thread continues with its own data
+# after nginx has destroyed the configuration.
 #
-# A plain Perl test, with a library that is preloaded into nginx (see lib/late_thread.c). It takes the
+# This is a plain Perl test with a library that is preloaded into nginx (see lib/late_thread.c). It uses the
 # ports TEST_NGINX_PORT + 2 to + 4.
 
 use strict;
@@ -25,11 +25,11 @@ $store->be_empty;
 $node->start(
     conf(sync_rate => '30s'),
     workers => 1,
-    # What is freed is no longer what it was.
+    # Freed memory is overwritten.
     environment => {$late->environment, MALLOC_PERTURB_ => 165},
 );
 $node->wait_for_first_sync;
-# More than is pushed at once, so that there is something to do after an answer.
+# There are more keys than fit into one batch, so that the thread has more to push after a response.
 $node->hit(hit => "key-$_") for 1 .. 1200;
 $late->order(1);
 $node->stop;

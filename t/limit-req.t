@@ -1,11 +1,11 @@
-# A million random arrivals, of which nginx's own limit_req and a limiter of ours say the same: which are
-# admitted, and for how long they are held back. Both are asked in one worker, by a module in C
-# (lib/limit_req_replay.c), which sets nginx's clocks.
+# Compares a limiter of this module with nginx's limit_req on a million random arrivals. Both must admit the
+# same requests and delay them for the same time. A C module (lib/limit_req_replay.c) calls both in one worker
+# and sets nginx's clocks.
 #
-# The same, with numbers that the limiter's interface cannot say, is in src/table/tests/bucket.rs, with
-# limit_req's arithmetic written down.
+# src/table/tests/bucket.rs makes the same comparison with a copy of limit_req's arithmetic, also for numbers
+# that the interface of the limiter does not accept.
 #
-# A plain Perl test, whose environment is told in lib/OwnNginx.pm.
+# This is a plain Perl test; lib/OwnNginx.pm describes its environment.
 
 use strict;
 use warnings;
@@ -24,7 +24,7 @@ use OwnNginx;
 
 use constant ARRIVALS => 125_000;
 
-# What limit_req is told, and the same in hits a second; a hit for a minute is a sixtieth, rounded down.
+# The parameters of limit_req, and the same rates in hits per second. One hit per minute is a sixtieth, rounded down.
 my @limits = (
     ['rate=1r/s',    '',                  rate => 1,     burst => 0],
     ['rate=7r/s',    'burst=3',           rate => 7,     burst => 3,   held => 1],
@@ -35,13 +35,13 @@ my @limits = (
     ['rate=10r/m',   'burst=2 nodelay',   rate => 0.166, burst => 2],
     ['rate=3333r/m', 'burst=40',          rate => 55.55, burst => 40,  held => 1],
 );
-# Each has a zone of limit_req, a namespace and a location of this name.
+# Each limit has a zone of limit_req, a namespace and a location with this name.
 my @names = map {"limit$_"} 0 .. $#limits;
 
 start(
     workers => 1,
     rule    => 'off',
-    # What is refused and delayed is not logged.
+    # Rejections and delays are not logged.
     http   => join("\n", 'limit_req_log_level info;', map {
         "limit_req_zone \$arg_k zone=$names[$_]:1m $limits[$_][0]; ratelimit_namespace $names[$_] { }"
     } 0 .. $#limits),

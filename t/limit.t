@@ -1,10 +1,10 @@
-# Which requests are admitted, and what counts together: limits, counters and
-# their keys, inheritance, and that a request is counted once.
+# Tests which requests are admitted and which share a counter: limits, counters
+# and their keys, inheritance, and that a request is counted once.
 #
-# Windows are of about a year (366d, 365d, 364d), so that no test meets the end
-# of one: those of 366d start at multiples of 31622400 seconds since 1970, and
-# the end of 2026 is far from both of its neighbours, 2026-02-12 and 2027-02-13.
-# Every block has an nginx of its own, which starts with an empty zone.
+# Windows have about a year (366d, 365d, 364d), so that none ends during a test.
+# Windows of 366d start at multiples of 31622400 seconds since 1970: on
+# 2026-02-12 and on 2027-02-13. The end of 2026 is far from both.
+# Each block starts a new nginx with an empty zone.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

@@ -1,7 +1,7 @@
-# The error log: no text from outside forges a line, or reaches a terminal as it is.
+# Tests the error log: text from outside cannot forge a line, and no control character is logged unescaped.
 #
-# A plain Perl test, like synchronous.t. It takes the ports TEST_NGINX_PORT + 2 to + 5. Its stores are a few
-# lines that answer whatever they are asked with an error.
+# This is a plain Perl test, like synchronous.t. It uses the ports TEST_NGINX_PORT + 2 to + 5. Its stores are small
+# servers that respond to every request with an error.
 
 use strict;
 use warnings;
@@ -33,7 +33,7 @@ my %error = (
 
 for my $strategy (sort keys %error) {
     subtest "an error of a store: $strategy" => sub {
-        # One answer to each command that came at once.
+        # The store sends one response for each of the pipelined commands.
         serve(sub { my $commands = () = $_[0] =~ /^\*\d+\r$/mg; $error{$strategy} x ($commands || 1) });
         $a->start(http => store("strategy $strategy; server 127.0.0.1:@{[$port + 4]};"), rules => {hit => 'api limit=9/366d'});
         $a->wait_for('what the store says', sub { $a->logged(qr/ratelimit_store "main" .*\b$good/) });
@@ -59,7 +59,7 @@ subtest 'values of variables' => sub {
         limit => 'limit=$key/366d', cost => 'limit=9/366d cost=$key', late => 'limit=9/366d charge=$key',
     });
     $a->hit($_ => $evil) for qw(limit cost late);
-    # A charge is read after the response.
+    # The charge is read after the response is sent.
     for my $message (qr/the limit "default-366d" is/, qr/the cost is/, qr/the charge is/) {
         $a->wait_for("the line of $message", sub { $a->logged(qr/$message "$good"/) });
     }
@@ -70,10 +70,10 @@ done_testing();
 
 sub store { return "ratelimit_store main { $_[0] } ratelimit_namespace api { store main; sync_rate 0.1; }" }
 
-# A message of Postgres: its length, and what it says.
+# Returns a message of the Postgres protocol: its length and its body.
 sub message { return pack('N', 4 + length $_[0]) . $_[0] }
 
-# Answers whatever is sent.
+# Starts a server that answers all data that it receives.
 sub serve {
     my ($answer) = @_;
     my $listener = IO::Socket::INET->new(
@@ -90,7 +90,7 @@ sub serve {
     POSIX::_exit(0);
 }
 
-# No line begins but with a time of ours, and all is ASCII.
+# Tests that each log line begins with a timestamp of nginx and is printable ASCII; stops the node and the store.
 sub end {
     my @lines = $a->log_lines;
     is_deeply([grep { !m{^20[2-9]\d/[ -~]*\n\z} } @lines], [], 'all lines are ours, and printable');
