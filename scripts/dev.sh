@@ -33,7 +33,7 @@ run_test() {
     [ $# -ge 2 ] || die "usage: scripts/dev.sh test debian|second FILE..."
     choose_nginx "$1"
     build_checked
-    [[ $* != *t/alerts.t* ]] || promtool >&2
+    [[ $* != *t/alerts.t* && $* != *t/dashboard.t* ]] || promtool >&2
     TEST_NGINX_BINARY=$binary TEST_NGINX_LOAD_MODULES=$module TEST_NGINX_PORT=${TEST_NGINX_PORT:-19840} \
         TEST_NGINX_TIMEOUT=20 scripts/t-runner/prove.sh "${@:2}"
 }
