@@ -33,7 +33,10 @@ run_test() {
     [ $# -ge 2 ] || die "usage: scripts/dev.sh test debian|second FILE..."
     choose_nginx "$1"
     build_checked
-    [[ $* != *t/alerts.t* && $* != *t/dashboard.t* ]] || promtool >&2
+    if [[ $* =~ t/(alerts|dashboard|fail2ban)\.t ]]; then
+        unpacked prometheus
+        unpacked fail2ban
+    fi
     TEST_NGINX_BINARY=$binary TEST_NGINX_LOAD_MODULES=$module TEST_NGINX_PORT=${TEST_NGINX_PORT:-19840} \
         TEST_NGINX_TIMEOUT=20 scripts/t-runner/prove.sh "${@:2}"
 }

@@ -119,16 +119,16 @@ fill_debian_nginx() {
         bash ./configure "${NGX_CONF_FLAGS[@]}"
 }
 
-# Prints the path of promtool from Debian's package, which is not installed, since it would start a server.
-promtool() {
-    local version
-    version=$(apt-cache policy prometheus | sed -n 's/^ *Candidate: //p')
-    cached_tree "$root/target/promtool" "$version" fill_promtool
-    printf '%s\n' "$root/target/promtool/usr/bin/promtool"
+# unpacked PACKAGE: has the files of a package of Debian's in target/PACKAGE. It is not installed, since it would start a
+# server.
+unpacked() {
+    local package=$1 version
+    version=$(apt-cache policy "$package" | sed -n 's/^ *Candidate: //p')
+    cached_tree "$root/target/$package" "$version" fill_unpacked
 }
 
-fill_promtool() {
-    apt-get -qq -o APT::Sandbox::User= download prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb
+fill_unpacked() {
+    apt-get -qq -o APT::Sandbox::User= download "$package" && dpkg -x "$package"_*.deb . && rm "$package"_*.deb
 }
 
 # Prints the path of the complete source of the installed Debian nginx, not configured. The tree

@@ -29,7 +29,9 @@ packages() {
     need_packages openjdk-17-jre-headless maven
     need_packages nginx nginx-dev libnginx-mod-http-lua
     need_nginx_libraries
-    promtool
+    # Tools of the tests of contrib/.
+    unpacked prometheus
+    unpacked fail2ban
     if ! cargo fmt --version || ! cargo clippy --version; then
         rustup component add rustfmt clippy
     fi

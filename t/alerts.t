@@ -24,7 +24,8 @@ use constant {
 die "redis-server is not installed\n" if !Redis::is_there();
 
 my $alerts   = "$FindBin::Bin/../contrib/prometheus/alerts.yml";
-my $promtool = promtool();
+my $promtool = "$FindBin::Bin/../target/prometheus/usr/bin/promtool";
+-x $promtool or die "promtool is missing: see unpacked in scripts/lib.sh\n";
 my $dir      = tempdir('alerts-XXXXXX', TMPDIR => 1, CLEANUP => 1);
 my $port     = $ENV{TEST_NGINX_PORT} || 1984;
 my $redis    = Redis->new(port => $port + 4);
@@ -135,11 +136,4 @@ sub firing {
 sub names {
     open my $file, '<', $alerts or die "no alerts: $!\n";
     return map { /^ *- alert: (\w+)/ ? $1 : () } <$file>;
-}
-
-# Returns the path of promtool, which scripts/lib.sh prepares.
-sub promtool {
-    my ($path) = grep { defined && -x } $ENV{TEST_PROMTOOL}, "$FindBin::Bin/../target/promtool/usr/bin/promtool",
-        map {"$_/promtool"} split /:/, $ENV{PATH};
-    return $path // die "promtool is missing: see promtool in scripts/lib.sh\n";
 }

@@ -19,8 +19,8 @@ use Redis;
 die "redis-server is not installed\n" if !Redis::is_there();
 
 my $root       = "$FindBin::Bin/..";
-my $prometheus = "$root/target/promtool/usr/bin/prometheus";
--x $prometheus or die "prometheus is missing: see promtool in scripts/lib.sh\n";
+my $prometheus = "$root/target/prometheus/usr/bin/prometheus";
+-x $prometheus or die "prometheus is missing: see unpacked in scripts/lib.sh\n";
 my $port  = $ENV{TEST_NGINX_PORT} || 1984;
 my $redis = Redis->new(port => $port + 4);
 $redis->be_empty;
