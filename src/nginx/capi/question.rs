@@ -10,11 +10,9 @@ use super::define::no_place;
 use super::types::{Handle, RawReady, RawResult, RawWait, WAIT};
 use crate::broker::shared::message::Reply;
 use crate::broker::{Asker, Waiters};
-use crate::engine::functions::arguments::{self, ArgumentError};
-use crate::engine::{AskedHits, Incoming, Increment, Limiter};
-use crate::nginx::conf::{
-    Committed, FoundNamespace, LibraryError, LibraryLimiter, MainConf, Synchronous,
-};
+use crate::engine::functions::arguments::ArgumentError;
+use crate::engine::{AskedHits, Incoming, Increment};
+use crate::nginx::conf::{Committed, LibraryError, LibraryLimiter, MainConf, Synchronous};
 use crate::nginx::cycle::Cycle;
 use crate::nginx::event_loop::OfEventLoop;
 use crate::nginx::guard::guard;
@@ -25,7 +23,6 @@ use crate::nginx::time::NgxClock;
 use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
-use crate::policy::window::WindowSize;
 use crate::store::contract::decision::Answer;
 
 /// The tickets whose answers are outstanding or were not taken.
@@ -97,7 +94,7 @@ pub(super) unsafe extern "C" fn increment_async(
     let count = |main: &'static MainConf| {
         let Increment { size, asked } =
             Increment::new(key, window_size, value, answer::weight(weight))?;
-        let limiter = main.library().with_found(found, |found| unlimited(found, size))?;
+        let limiter = main.library().with_found(found, |found| found.unlimited(size))?;
         ask(&limiter, asked, wait, result)
     };
     // SAFETY: by the contract in the header.
@@ -125,23 +122,6 @@ pub(super) unsafe extern "C" fn incoming_async(
     };
     // SAFETY: by the contract in the header.
     unsafe { call(error, error_size, count) }
-}
-
-/// Returns the limiter without a limit that counts in windows of this size.
-fn unlimited(found: &FoundNamespace, size: WindowSize) -> Result<Rc<LibraryLimiter>, LibraryError> {
-    arguments::counted_size("window_size", size, found.counted())?;
-    let mut all = found.unlimited.borrow_mut();
-    let known = all.iter().find(|it| it.limiter.bound().limit.size == size);
-    if let Some(known) = known {
-        return Ok(known.clone());
-    }
-    if all.len() >= 64 {
-        all.remove(0);
-    }
-    let limiter = Limiter::unlimited(found.namespace, size);
-    let limiter = Rc::new(LibraryLimiter::new(limiter, found.synchronous));
-    all.push(limiter.clone());
-    Ok(limiter)
 }
 
 /// Asks the store about hits, if one decides; otherwise decides here.

@@ -28,7 +28,7 @@ pub(crate) struct FoundNamespace {
     pub(crate) synchronous: Option<Synchronous>,
     pub(super) windows: RefCell<Vec<WindowCounters<'static>>>,
     /// Limiters without a limit, for increments that a store decides.
-    pub(crate) unlimited: RefCell<Vec<Rc<LibraryLimiter>>>,
+    pub(super) unlimited: RefCell<Vec<Rc<LibraryLimiter>>>,
 }
 
 /// A limiter, with its latest commits.
@@ -91,14 +91,21 @@ impl FoundNamespace {
     #[cold]
     fn add_windows(&self, size: WindowSize) -> Result<(), LibraryError> {
         arguments::counted_size("window_size", size, self.counted())?;
-        let windows = WindowCounters::new(self.namespace, size);
-        let mut all = self.windows.borrow_mut();
-        // Bounds the memory for a caller that uses ever new sizes.
-        if all.len() >= 64 {
-            all.remove(0);
-        }
-        all.push(windows);
+        remember(&self.windows, WindowCounters::new(self.namespace, size));
         Ok(())
+    }
+
+    /// Returns the limiter without a limit that counts in windows of this size.
+    pub(crate) fn unlimited(&self, size: WindowSize) -> Result<Rc<LibraryLimiter>, LibraryError> {
+        arguments::counted_size("window_size", size, self.counted())?;
+        let of_size = |it: &&Rc<LibraryLimiter>| it.limiter.bound().limit.size == size;
+        if let Some(known) = self.unlimited.borrow().iter().find(of_size) {
+            return Ok(known.clone());
+        }
+        let limiter = Limiter::unlimited(self.namespace, size);
+        let limiter = Rc::new(LibraryLimiter::new(limiter, self.synchronous));
+        remember(&self.unlimited, limiter.clone());
+        Ok(limiter)
     }
 
     /// Returns its name, and the sizes that callers may use; `None` if they may use any.
@@ -107,10 +114,16 @@ impl FoundNamespace {
     }
 }
 
-impl LibraryLimiter {
-    /// Most commits that are remembered.
-    const REMEMBERED: usize = 64;
+/// Adds a value to the latest 64. Bounds the memory for callers that use ever new ones.
+fn remember<T>(latest: &RefCell<Vec<T>>, new: T) {
+    let mut latest = latest.borrow_mut();
+    if latest.len() >= 64 {
+        latest.remove(0);
+    }
+    latest.push(new);
+}
 
+impl LibraryLimiter {
     pub(crate) fn new(
         limiter: Limiter<'static>,
         synchronous: Option<Synchronous>,
@@ -120,11 +133,7 @@ impl LibraryLimiter {
 
     /// Remembers hits that were committed.
     pub(crate) fn remember(&self, committed: Committed) {
-        let mut all = self.committed.borrow_mut();
-        if all.len() >= Self::REMEMBERED {
-            all.remove(0);
-        }
-        all.push(committed);
+        remember(&self.committed, committed);
     }
 
     /// Removes and returns the latest commit of a key.
