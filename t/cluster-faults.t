@@ -359,7 +359,7 @@ for my $signal (qw(QUIT TERM)) {
     };
 
     subtest "$signal after the worker that syncs was killed during its push" => sub {
-        # Without a response, no worker could sync for 3 s if the node kept running.
+        # The lease of the killed worker would block syncs for 3 s if the node did not stop.
         pushes_all($signal, 'what is counted, in Redis', sub {
             begin(store => 'timeout 1s;');
             hits(a => 1, b => 1);

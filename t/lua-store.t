@@ -1,7 +1,7 @@
-# The library's functions in Lua where a store has the counters: `sync` and `fetch`. Without a store: lua.t.
+# Tests the Lua functions of the library with a store: `sync` and `fetch`. lua.t has the tests without a store.
 #
-# A plain Perl test, with Debian's lua-nginx-module; its environment is told in lib/OwnNginx.pm. It takes the
-# ports TEST_NGINX_PORT + 2 to + 4. Windows are of 366 days, so that no test meets the end of one.
+# This is a plain Perl test that needs Debian's lua-nginx-module; lib/OwnNginx.pm describes its environment. It uses
+# the ports TEST_NGINX_PORT + 2 to + 4. Windows have 366 days, so that none ends during a test.
 
 use strict;
 use warnings;
@@ -37,7 +37,7 @@ $store = Redis->new(port => $port + 4);
 
 subtest 'no sync is skipped, whatever is under way' => sub {
     $store->be_empty;
-    # After the first cycle, the next one would come in an hour.
+    # After the first cycle, the next periodic one would follow in an hour.
     $a->start(with_lua(sync_rate => '1h'));
     $a->wait_for_first_sync;
     for my $number (1 .. 3) {
@@ -48,7 +48,7 @@ subtest 'no sync is skipped, whatever is under way' => sub {
     $store->pause;
     $a->hit(hit => 'k');
     my %asked;
-    # One worker has the lease, and waits for the store; the other waits for that one.
+    # One worker has the lease and waits for the store; the other worker waits for it.
     $a->wait_for('a sync of both workers', sub {
         $asked{lua($a, 'return rl.sync(false, "api") and ngx.worker.id()')} = 1;
         return keys %asked == 2;
@@ -62,7 +62,7 @@ subtest 'no sync is skipped, whatever is under way' => sub {
 
 use constant YEAR => 366 * 24 * 3600;
 
-# Namespaces that Lua defines in `init_by_lua`, with a store that it describes, or of nginx.conf.
+# Tests namespaces that Lua defines in `init_by_lua`, with a store that Lua or nginx.conf defines.
 sub defined_in_lua {
     my ($label, $strategy) = ($store->label, $store->strategy);
     my $new = "namespace = 'mine', sync_rate = 0.05, window_sizes = { @{[YEAR]} }";
@@ -89,7 +89,7 @@ sub defined_in_lua {
     };
     subtest "$label: from init_worker_by_lua on, and after a reload" => sub {
         my $init = "rl.new { $new, store = 'main' } rl.new_instance('other').new { $new, strategy = '$strategy' }";
-        # With a shared dictionary, lua-nginx-module runs `init_by_lua` later.
+        # With a shared dictionary, lua-nginx-module runs `init_by_lua` at a later time.
         my %conf = lua_conf(init => $init, init_worker => 'rl.sync(false, "mine")');
         $a->start(%conf, http => "lua_shared_dict dict 64k; $conf{http}");
         my $before = total('mine');
@@ -106,7 +106,7 @@ sub defined_in_lua {
     subtest "$label: the store decides in a namespace that Lua defines" => sub {
         my $init = "rl.new { namespace = 'asked', sync_rate = 0, window_sizes = { @{[YEAR]} }, store = 'main' }";
         $_->start(lua_conf(init => $init)) for @nodes;
-        # Where an answer is late, a node decides: then they try again, with another key.
+        # If a response is late, the node decides by itself; then the test tries again with another key.
         my $tries = 0;
         my $try   = sub {
             my $call = sprintf "('k%d', %d, %%s 'asked')", ++$tries, YEAR;
@@ -130,7 +130,7 @@ subtest 'a namespace that was used has no store any more' => sub {
     $a->stop(qr/"x" is defined in another instance, too/);
 };
 
-# Namespaces that workers define while they serve, each for itself.
+# Tests namespaces that workers define at run time, each for itself.
 sub defined_in_workers {
     my ($label, $strategy) = ($store->label, $store->strategy);
     my $sizes = "window_sizes = { @{[YEAR]} }";
@@ -151,7 +151,7 @@ sub defined_in_workers {
         kill KILL => $victim;
         $a->wait_for('another worker', sub { my @now = $a->workers; @now == 2 && !grep { $_ == $victim } @now });
         my $other = "rl.new { namespace = 'late', sync_rate = 1, $sizes, $opts }";
-        # The worker that was there has defined it.
+        # The remaining worker has defined it before.
         my @errors = grep { !/defined already/ } on_each($a, "select(2, pcall(function() return $other end))");
         is(@errors, 1, 'another worker has not defined it');
         like($errors[0], qr/namespace "late": another worker has defined it otherwise: expected the same store, sync_rate and/,
@@ -161,7 +161,7 @@ sub defined_in_workers {
         on_each($a, "rl.increment('k', @{[YEAR]}, 1, 'late')");
         eventually(sub { total('late') }, 5, 'then it goes on');
         eventually(sub { rate($b, 'late') }, 'true 5', 'for all');
-        # A worker that drains goes on with what it has defined, and others may define it anew.
+        # A worker that drains keeps its definition, and new workers may define the namespace again.
         my $drains = LuaNode::begin($a, "ngx.sleep(0.5) rl.increment('k', @{[YEAR]}, 1, 'late') return 'counted'");
         my %is_old = map { $_ => 1 } $a->workers;
         $a->begin_reload;
@@ -176,7 +176,7 @@ sub defined_in_workers {
         is(total('late'), 13, 'what is left is pushed at the end');
     };
     subtest "$label: workers define a namespace as they start, and so does a process that is its own master" => sub {
-        # Of a long period: what is near a limit is pushed at once, and heard of.
+        # With a long sync period, hits near a limit are pushed at once and reach the other node.
         my $new   = "rl.new { namespace = 'early', sync_rate = 3600, $sizes, $opts }";
         my $limit = "rl.limiter { namespace = 'early', limit = 3, window = @{[YEAR]}, window_type = 'fixed' }";
         my %conf  = lua_conf(init_worker => "$new rl.sync(false, 'early')");
@@ -222,7 +222,7 @@ sub defined_in_workers {
         $store->pause;
         like(lua($a, sprintf $limited, 'alone'), qr/^true 0 2$/, 'a store that hangs is not waited for');
         $store->go_on;
-        # It had been asked, too, and answers too late: then it may count the hit once more.
+        # The store also had the request and responds too late. Then it may count the hit once more.
         eventually(sub { total('decided', 'alone') }, sub { $_[0] >= 1 }, 'and is told when it is back');
         lua($a, sprintf $limited, 'after');
         eventually(sub { total('decided', 'after') }, sub { $_[0] >= 1 }, 'as of what comes after it');
@@ -294,13 +294,13 @@ for my $each (Redis->new(port => $port + 4), Postgres->new(port => $port + 4)) {
 
 done_testing();
 
-# What the store counts of the key.
+# Returns the count of the key in the store.
 sub total {
     my ($namespace, $key) = @_;
     return eval { $store->total($namespace => $key // 'k') } || 0;
 }
 
-# What each worker of a node returns, with its number before it. Further calls on a worker do nothing.
+# Runs Lua code on each worker of a node; returns the results. Further calls on the same worker do nothing.
 my $calls = 0;
 
 sub on_each {
@@ -308,7 +308,7 @@ sub on_each {
     my ($mark, %results) = 'call' . ++$calls;
     $node->wait_for('each worker', sub {
         my $result = lua($node, "if t.$mark then return 'again' end t.$mark = true return ngx.worker.pid(), $code");
-        # Not one whose connection ended with its worker.
+        # Ignores a call whose connection ended with its worker.
         $results{$1} = $result if $result =~ /^true (\d+)/ || $result =~ /^(false .*)/s;
         return keys %results == $node->{conf}{workers};
     });
@@ -323,14 +323,14 @@ sub rate {
     return lua($node, "return rl.sliding_window('k', @{[YEAR]}, nil, '$namespace')");
 }
 
-# A node that has Lua, and the store without a namespace.
+# Returns the configuration of a node with Lua and with the store, without a namespace.
 sub lua_conf {
     my %conf = conf();
     my %lua  = LuaNode::conf(@_);
     return (%lua, rules => {rule => 'limit=1000/366d'}, http => $conf{http} =~ s/ratelimit_namespace.*//r . $lua{http});
 }
 
-# The configuration of a node that has Lua, too.
+# Returns `conf` for a node with Lua.
 sub with_lua {
     my %conf = conf(@_);
     my %lua  = LuaNode::conf();

@@ -1,8 +1,8 @@
-# The library's functions in Lua (lua/resty/rate_limiting.lua): what they count, what they throw, and that
-# they share counters with rules; under load and through reloads.
+# Tests the Lua functions of the library (lua/resty/rate_limiting.lua): what they count, the errors that they
+# throw, and counters that they share with rules; under load and through reloads.
 #
-# A plain Perl test, with Debian's lua-nginx-module; its environment is told in lib/OwnNginx.pm. An nginx for
-# which there is none has only the first part. Windows are of 366 days, so that no test meets the end of one.
+# This is a plain Perl test; lib/OwnNginx.pm describes its environment. Without Debian's lua-nginx-module for this
+# nginx, only the first part runs. Windows have 366 days, so that none ends during a test.
 
 use strict;
 use warnings;
@@ -31,7 +31,7 @@ sub source {
 sub declarations {
     my $text = source(@_);
     $text =~ s/\bngx_rate_limiting_handle_t\b/uint32_t/g;
-    # Structures, and the type of a function.
+    # Matches structures and a function type.
     my @found = $text =~ /(typedef struct \{.*?\} \w+;|typedef int \(\*\w+\)\([^)]*\);)/gs;
     s/\s+/ /g, s/ ?([(){},;*]) ?/$1/g for @found;
     return sort @found;
@@ -76,7 +76,7 @@ subtest 'what is counted in Lua is counted' => sub {
 
 subtest 'a weight is the share of the previous window that counts' => sub {
     start(%conf);
-    # All is read in one window, of which the previous one has ten hits.
+    # All rates are read in one window; the previous window has ten hits.
     is(lua(<<'    END'), 'true 4 6.5 9 14 9 14', 'none of it, parts of it, all of it');
         local function window() ngx.update_time() return math.floor(ngx.now()) end
         local function sleep_until_next(first)
@@ -179,7 +179,7 @@ subtest 'a limiter has the shape of resty.limit' => sub {
     is($node->hit(rule => 'a'), 200, 'and used');
     is(lua("return t.lim:incoming('b', true, 2.5)"), 'true 0 0.5', 'one that costs more');
     like(lua("return t.lim:uncommit('c')"), qr/^true nil this worker has no hits of the key/, 'of another key there is none');
-    # As resty.limit.req: the excess is what waits, in hits, and the delay the time in which it leaks.
+    # As in resty.limit.req, the excess is the number of waiting hits, and the delay is the time in which they leak.
     is(lua('t.slow = rl.limiter { rate = 0.001, burst = 2 } return t.slow:incoming("r", true)'), 'true 0 0', 'a rate');
     like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000|999\.\d+) (?:1|0\.99\d)$/, 'with a delay and an excess');
     like(lua('return t.slow:incoming("r", false)'), qr/^true (?:2000|1999\.\d+) (?:2|1\.99\d)$/, 'which are told of what is not committed');
@@ -187,7 +187,7 @@ subtest 'a limiter has the shape of resty.limit' => sub {
     is(lua('return t.slow:uncommit("r")'), 'true true', 'one is given back');
     like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000|999\.\d+) (?:1|0\.99\d)$/, 'and used');
     is(lua('return t.slow:incoming("s", true, 0.5)'), 'true 0 0', 'what is not a whole hit has no excess');
-    # By the arithmetic of resty.limit.req, with random pauses.
+    # Repeats the arithmetic of resty.limit.req, with random pauses.
     is(lua(<<"    END"), 'true fine', 'delays and excesses are those of resty.limit.req');
         local rate, burst, wrong = 40, 5
         local lim, excess, last = rl.limiter { rate = rate, burst = burst }
@@ -216,7 +216,7 @@ subtest 'a limiter has the shape of resty.limit' => sub {
         end
         return delay, remaining
     END
-    # As resty.limit.traffic combines limiters: all are asked, the last one to commit; then the others commit.
+    # Combines limiters as resty.limit.traffic does: all are called, the last one with commit; then the others commit.
     is(lua(<<"    END"), 'true 0 nil rejected 3 2', 'as resty.limit.traffic combines them');
         local one = rl.limiter { limit = 3, window = $year, window_type = "fixed" }
         local other = rl.limiter { limit = 2, window = $year - 1 }
@@ -343,7 +343,7 @@ subtest 'under load and through reloads, a limit is exact' => sub {
     start(%conf, %limited, workers => 2);
     my @loads = map { $node->load('k', 'l') } 1 .. 3;
     for my $number (1 .. 3) {
-        # Whatever else callers do.
+        # Other callers make random calls.
         like(LuaNode::run_at_random($node, 2000, $number), qr/^true \d+ \d+ fine$/, 'calls at random');
         $node->reload;
     }

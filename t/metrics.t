@@ -1,7 +1,7 @@
-# ratelimit_metrics: what a node counted, as Prometheus reads it.
+# Tests ratelimit_metrics: the counts of a node in the text format of Prometheus.
 #
-# Windows are of about a year, so that no test meets the end of one (see
-# limit.t). The store of `synced` is a port where nobody listens.
+# Windows have about a year, so that none ends during a test (see limit.t).
+# The store of `synced` is a port where no process listens.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

@@ -1,7 +1,7 @@
-# Moving windows that four workers count in at once: of however many requests, no one too many is admitted,
-# nor one too few.
+# Tests moving windows in which four workers count at once: exactly the limit is admitted, for any number of
+# requests.
 #
-# A plain Perl test: it needs many clients at once. Its environment is told in lib/OwnNginx.pm.
+# This is a plain Perl test, because it needs many clients at once. lib/OwnNginx.pm describes its environment.
 
 use strict;
 use warnings;
@@ -18,11 +18,11 @@ use OwnNginx;
 my ($clients, $rounds, $pipelined) = (8, 40, 50);
 my $requests = $clients * $rounds * $pipelined;
 
-# Nobody waits forever.
+# The test fails after 300 seconds.
 local $SIG{ALRM} = sub { give_up('waited too long') };
 alarm 300;
 
-# What the kernel spreads over the workers.
+# With reuseport, the kernel distributes connections over the workers.
 my @conf = (workers => 4, listen => 'reuseport', zone => 'counters:4m');
 
 subtest 'a window that none of them sees end' => sub {
@@ -48,8 +48,8 @@ subtest 'windows that end meanwhile' => sub {
     my $admitted = load();
     my $millis   = 1000 * (time - $begin);
     note(sprintf '%d of %d in %.0f ms', $admitted, $requests, $millis);
-    # In stretches of 201 ms, each of which has no more than the limit: hits are of the time of nginx's
-    # clocks, or that of the hit before, which another worker has seen.
+    # Each period of 201 ms admits at most the limit. A hit has the time of its worker's cached clock, or that
+    # of the previous hit, if another worker's clock was ahead.
     my $stretches = ceil(($millis + 20) / 201);
     cmp_ok($admitted, '<=', 500 * $stretches, "no more than the limit in each of $stretches");
     cmp_ok($admitted, '>=', 500, 'and that many at least');
@@ -58,7 +58,7 @@ subtest 'windows that end meanwhile' => sub {
 
 done_testing();
 
-# Sends all requests at once, of one key; returns how many were admitted.
+# Sends all requests at once, for one key; returns the number of admitted ones.
 sub load {
     my @pipes = map {
         pipe my $reader, my $writer or die "cannot make a pipe: $!\n";
@@ -77,7 +77,7 @@ sub load {
     return sum(@admitted);
 }
 
-# What one client sends, on a connection for each round, of which any worker may get one.
+# Sends the requests of one client, with a new connection for each round, which any worker may accept.
 sub admitted {
     my $admitted = 0;
     for (1 .. $rounds) {

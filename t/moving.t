@@ -1,8 +1,7 @@
-# Moving windows: what a request counts, and what a client is told. That hits leave when they are older than
-# the window is tested in src/table/tests/log.rs, without waiting; many at once are in moving-load.t.
+# Tests moving windows: how a request counts, and the response headers. src/table/tests/log.rs tests that hits
+# leave when they are older than the window, without waiting. moving-load.t tests concurrent requests.
 #
-# Windows are of about a year, as in limit.t. Every block has an nginx of its own, which starts with an
-# empty zone.
+# Windows have about a year, as in limit.t. Each block starts a new nginx with an empty zone.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

@@ -1,9 +1,8 @@
-# What becomes of a request for which there is no memory, at any point at which the module asks for some:
-# it is answered 500, or as usual, or not at all; and that is all that happens.
+# Tests requests for which a memory allocation fails, at each point where the module allocates. The response
+# has status 500, or is the usual one, or the connection is closed; nothing else happens.
 #
-# A plain Perl test, with a library that is preloaded into nginx (see lib/failing_memory.c). Pools are so
-# small that most of what is asked of them is asked of the system. It takes the ports TEST_NGINX_PORT + 2
-# to + 4.
+# This is a plain Perl test with a library that is preloaded into nginx (see lib/failing_memory.c). Pools are
+# so small that most allocations call malloc(). It uses the ports TEST_NGINX_PORT + 2 to + 4.
 
 use strict;
 use warnings;
@@ -78,13 +77,13 @@ while (my $name = shift @cases) {
     };
 }
 
-# nginx says what it could not allocate.
+# nginx logs the failed allocations.
 $node->stop(qr/ \(12: Cannot allocate memory\)| ratelimit: rejected/);
 $redis->kill;
 done_testing();
 
-# The status of the answer and the names of its headers, or `none`. A variable for which there is no memory
-# is empty, by which nginx adds no header.
+# Returns the status of the response and the names of its headers, or `none`. If the allocation for a variable
+# fails, the variable is empty, so that nginx adds no header.
 sub answer {
     my ($path, $headers) = @_;
     my $socket = $node->connection or return 'no connection';

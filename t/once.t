@@ -1,10 +1,11 @@
-# That a request is counted once, by the rules of the first location reached that
-# has any: over internal redirects, error pages and subrequests of every kind. The
-# plain cases are in limit.t.
+# Tests that a request is counted once, by the rules of the first location with
+# rules that it reaches, through internal redirects, error pages and subrequests
+# of every kind. limit.t has the plain cases.
 #
-# Windows are of about a year, so that no test meets the end of one (see limit.t).
-# Rules of one window size share a counter, so what remains tells how often a
-# request was counted; a policy's name tells by which location.
+# Windows have about a year, so that none ends during a test (see limit.t).
+# Rules with the same window size share a counter, so the remaining hits show how
+# often a request was counted. The name of the policy shows which location
+# counted it.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

@@ -1,9 +1,10 @@
-# Rate limiting beside nginx's other modules: what is counted before and after
-# authentication, access rules, limit_req, limit_conn, realip, redirects and
-# mirrors, in both phases that `ratelimit_phase` knows.
+# Tests the order with nginx's other modules: which requests are counted before
+# and after authentication, access rules, limit_req, limit_conn, realip, redirects
+# and mirrors, in both phases of `ratelimit_phase`.
 #
-# Windows are of about a year, so that no test meets the end of one (see limit.t).
-# Rules of one window size share a counter, so what remains tells what was counted.
+# Windows have about a year, so that none ends during a test (see limit.t).
+# Rules with the same window size share a counter, so the remaining hits show
+# which requests were counted.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";
@@ -12,10 +13,10 @@ use Test::Nginx::Socket 'no_plan';
 
 use MIME::Base64 qw(encode_base64);
 
-# The header with which a user logs in.
+# Returns the header with the credentials of a user.
 sub login { 'Authorization: Basic ' . encode_base64($_[0], '') }
 
-# Who may log in, where a block asks.
+# The users of blocks with basic authentication.
 my $users = ">>> users\nann:{PLAIN}a\nbob:{PLAIN}b\n";
 add_block_preprocessor(sub { complete($_[0], user_files => $users) });
 

@@ -1,9 +1,9 @@
-# Requests that a rate holds back: they go on when it has caught up, hold nothing meanwhile, and are
-# forgotten if they end.
+# Tests requests that a rate delays: they continue when the excess has leaked, they block nothing meanwhile,
+# and they are released if their connections end.
 #
-# A plain Perl test: it needs many clients at once, and signals. Its environment is told in
-# lib/OwnNginx.pm. What is to wait for ever waits for a year; what is to go on is not in time only if it
-# is too early, so no machine is too slow.
+# This is a plain Perl test, because it needs many clients at once and signals. lib/OwnNginx.pm describes its
+# environment. A request that must not continue during a test has a delay of a year. The tests only check that
+# no request continues too early, so that they do not depend on the speed of the machine.
 
 use strict;
 use warnings;
@@ -25,7 +25,7 @@ subtest 'a burst goes on at the rate' => sub {
     my @sockets = map { ask('k') } 1 .. 10;
     my @answers = map { answer($_) } @sockets;
     like($_, qr/^200 /, 'admitted') for @answers;
-    # Nine hits, but for what is rounded down, and for what the clocks of nginx's two times differ.
+    # The time of nine hits, minus a tolerance for rounding and for the difference between nginx's two clocks.
     cmp_ok(time - $begin, '>=', 0.44, 'the last was not before its time');
     my $text = metrics();
     my ($delayed) = $text =~ /^ratelimit_delayed_total\{namespace="default"\} (\d+)$/m;
@@ -63,7 +63,7 @@ subtest 'clients that leave are forgotten' => sub {
     wait_for('all to be noticed', sub { 100 == (() = access() =~ m{"GET /t[^"]*" 499 }g) });
     is(metrics() =~ /^ratelimit_wait_seconds_count\{namespace="default"\} (\d+)$/m && $1, 0, 'none went on');
     is_deeply([workers()], \@workers, 'the worker lives');
-    # A graceful stop waits for requests.
+    # A graceful shutdown waits for requests.
     stop();
 };
 
@@ -174,14 +174,14 @@ subtest 'HTTP/2: streams wait by themselves' => sub {
     my $output = qx(nghttp --null-out --verbose --timeout=20 --no-dep $urls 2>&1);
     is(() = $output =~ /:status: 200/g, 8, 'all are admitted');
     cmp_ok(time - $begin, '>=', 0.3, 'the last not before its time');
-    # Streams that are reset.
+    # The streams are reset.
     qx(nghttp --null-out --timeout=1 'http://127.0.0.1:$port/t?k=j&n=$_' >/dev/null 2>&1) for 1;
     stop();
 };
 
 done_testing();
 
-# A request that nobody waits for yet.
+# Sends a request; returns without waiting for the response.
 sub ask {
     my ($key) = @_;
     my $socket = connection() or die "no connection: $!\n";

@@ -1,9 +1,9 @@
-# Rates: what they admit, and what a client is told. That it is what limit_req admits is replayed in
-# limit-req.t, without waiting; here both run in one nginx. Wrong words are in
-# src/conf/rule/rate.rs; what is held back, in rate-delay.t.
+# Tests rates: which requests they admit, and the response headers. Some blocks run limit_req beside a rate;
+# limit-req.t compares both without waiting. src/conf/rule/rate.rs tests invalid parameters, and rate-delay.t
+# tests delays.
 #
-# A hit leaks in hours, or in a year, so that no test meets it. Every block has an nginx of its own, which
-# starts with an empty zone.
+# A hit leaks in hours or in a year, so that none leaks during a test. Each block starts a new nginx with an
+# empty zone.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

@@ -1,7 +1,7 @@
-# scripts/ratelimitctl with a running node: what it prints, and how it ends.
+# Tests the output and the exit status of scripts/ratelimitctl with a running node.
 #
-# A plain Perl test, which takes the ports TEST_NGINX_PORT + 2, + 4 and + 6. Windows are of 366 days, so that no test meets
-# the end of one (see limit.t).
+# This is a plain Perl test. It uses the ports TEST_NGINX_PORT + 2, + 4 and + 6. Windows have 366 days, so that none
+# ends during a test (see limit.t).
 
 use strict;
 use warnings;
@@ -35,7 +35,7 @@ $node->start(
 );
 $node->wait_for_first_sync;
 
-# Its exit status, what it prints, and what it complains of.
+# Runs ratelimitctl; returns its exit status, its output and its error output.
 sub ratelimitctl {
     my (@arguments) = @_;
     local $ENV{RATELIMIT_API} = "http://127.0.0.1:$node->{port}/rw/";
@@ -83,7 +83,7 @@ is_answered($why, 0, qr/^RULE +LIMIT +COUNTED +OF +ADMITS +AGAIN IN\nnginx\.conf
 is_answered(ratelimitctl(qw(-n api why unseen)), 0, qr/^No rule of namespace api has counted the key lately\.\n\z/, 'why, of another key');
 is_answered(ratelimitctl(qw(-n none why k)), 1, qr/there is no such namespace/, 'why, in no namespace');
 
-# A counter of its own, and another namespace.
+# These hits count in a named counter and in another namespace.
 $node->hit(login => $key) for 1, 2;
 $node->hit(local => $key);
 is_answered(ratelimitctl('-n', 'api', 'show', $key), 0,
@@ -119,7 +119,7 @@ is_answered(ratelimitctl('-a', 'http://127.0.0.1:1/', 'status'), 3, qr/^ratelimi
 is_answered(ratelimitctl(@$_), 2, qr/\S/, "wrong usage: @$_") for [], ['x'], ['show'], [qw(show a b)], [qw(status x)], ['-z'];
 is_answered(ratelimitctl('-h'), 0, qr/^Usage: ratelimitctl/, 'help');
 
-# What is not the API, and says so or not: nothing is printed, and the end is never 0.
+# If the server is not the API, ratelimitctl prints nothing to stdout and its exit status is never 0.
 my $overview = '{"version":"1","zones":[],"namespaces":[],"stores":[]}';
 my $answers  = "/tmp/ratelimitctl-answer-$$";
 my $listen   = IO::Socket::INET->new(LocalAddr => '127.0.0.1:' . ($port + 6), Listen => 16, ReuseAddr => 1)
@@ -173,7 +173,7 @@ waitpid $other, 0;
 unlink $answers;
 
 {
-    # Programs that it needs are named.
+    # An error names a required program that is missing.
     my $programs = "/tmp/ratelimitctl-programs-$$";
     mkdir $programs;
     for my $program (qw(sh curl printf tr cat env mktemp rm)) {
@@ -192,14 +192,14 @@ is_answered(ratelimitctl('status'), 1, qr/^ratelimitctl: stores are down: main\n
 $node->stop(qr/\[error\]/);
 done_testing();
 
-# An answer of HTTP.
+# Returns an HTTP response.
 sub answer {
     my ($type, $body, $status) = @_;
     $status //= '200 OK';
     return "HTTP/1.1 $status\r\nContent-Type: $type\r\nContent-Length: " . length($body) . "\r\n\r\n$body";
 }
 
-# Has each connection be answered with this.
+# Sets the response that each connection gets.
 sub write_answer {
     my ($text) = @_;
     open my $file, '>', $answers or die "no $answers: $!\n";
@@ -207,7 +207,7 @@ sub write_answer {
     close $file;
 }
 
-# Answers each connection with what is in a file.
+# Answers each connection with the contents of a file.
 sub answer_by {
     my ($listen, $answers) = @_;
     local $SIG{PIPE} = 'IGNORE';

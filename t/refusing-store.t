@@ -1,7 +1,7 @@
-# A store that answers, but refuses to write: it is lost once, stays so however often it answers, and is back once, when
-# it does what it refused.
+# Tests a store that responds but refuses writes. The log reports once that it is lost, and once that it is back, when
+# it accepts writes again. Other responses do not count as back.
 #
-# A plain Perl test, like synchronous.t, of which it takes the ports.
+# This is a plain Perl test, like synchronous.t, and uses the same ports.
 
 use strict;
 use warnings;
@@ -18,8 +18,8 @@ use TwoNodes;
 my ($a) = @nodes;
 my $keys = 0;
 
-# Has a store refuse, and tests what is told of it; a reload does not change that. `attempts` says how often nodes have
-# tried so far, and `location` what is asked for.
+# Makes a store refuse writes and tests the log; a reload does not change the result. `attempts` returns the number of
+# attempts of the nodes so far, and `location` is the location that the test requests.
 sub refusal {
     my ($name, %is) = @_;
     subtest $store->label . ": $name" => sub {
@@ -49,7 +49,7 @@ sub refusal {
         $is{grant}->();
         eventually(sub { $a->hit($location => 'k' . $keys++); $a->plain('/api/health') }, 200, 'it is back when it does what it refused');
         $a->wait_for('an answer', sub { $a->status($location => 'k' . $keys++) eq 'PASSED' });
-        # The worker that logs it need not be the one that answers.
+        # The worker that logs the event need not be the one that answers.
         eventually(sub { [$a->logged($lost), $a->logged($back)] }, [1, 1], 'of which one line tells');
         stop($lost);
     };
@@ -74,7 +74,7 @@ sub redis_refusals {
             grant    => sub { $store->cli(ACL => SETUSER => default => "+$command") },
             attempts => $calls,
             location => $location,
-            # Who asks first in a new configuration tries windows.
+            # The first request in a new configuration tries windows.
             reloads => [$location eq 'hit' ? (1, 0) : 0],
             more     => [namespace => 'on_error deny;'],
         );
@@ -87,7 +87,7 @@ sub postgres_refusals {
     my %read_only = (
         refuse   => sub { $set->('on') },
         grant    => sub { $set->('off') },
-        # Whoever is refused connects anew; so does each of these queries.
+        # A node opens a new connection after each refusal, and so does each of these queries.
         attempts => sub { $store->sql('SELECT sessions FROM pg_stat_database WHERE datname = current_database()') - ++$asked },
     );
     refusal('transactions only read', %read_only, more => [namespace => 'on_error deny;']);

@@ -1,11 +1,9 @@
-# What becomes of a request that its rules reject: whether it counts, how it is
-# answered and logged, how long its client is told to wait; and dry runs, which
-# only pretend.
+# Tests rejected requests: whether they count, their response, their log line, and
+# the time in Retry-After; and dry runs, which reject nothing.
 #
-# Windows are of about a year, so that no test meets the end of one (see
-# limit.t). `cost=0` looks at counters without counting. What is written to an
-# access log goes to the error log's file, where the sections that look at logs
-# find it.
+# Windows have about a year, so that none ends during a test (see limit.t).
+# `cost=0` reads counters without counting. Access logs are written to the file of
+# the error log, where the sections that check logs find them.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

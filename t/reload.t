@@ -1,11 +1,11 @@
-# What happens to counters when nginx reloads its configuration, reopens its
-# logs, loses a worker or stops, and that the workers together admit exactly the
-# limit under load.
+# Tests the counters when nginx reloads its configuration, reopens its logs, loses
+# a worker or stops; and that all workers together admit exactly the limit under
+# load.
 #
-# This is a plain Perl test: it needs signals, and many clients at once. Its
-# environment is told in lib/OwnNginx.pm.
+# This is a plain Perl test, because it needs signals and many clients at once.
+# lib/OwnNginx.pm describes its environment.
 #
-# Windows are of 366 days, so that no test meets the end of one (see limit.t).
+# Windows have 366 days, so that none ends during a test (see limit.t).
 
 use strict;
 use warnings;
@@ -45,7 +45,7 @@ subtest 'a reload with another limit keeps the counters' => sub {
     stop();
 };
 
-# Namespaces of these names, each synced with a store that nobody runs.
+# Returns namespaces with these names, each with a store that does not run.
 sub synced {
     my ($store, @names) = @_;
     my $http = "ratelimit_store away { strategy redis; server 127.0.0.1:1; $store }\n";
@@ -53,7 +53,7 @@ sub synced {
     return $http;
 }
 
-# What nginx -t says of a configuration, when a running one has another.
+# Runs nginx -t with a new configuration while nginx runs with the old one; returns the output.
 sub checked {
     configure(@_);
     return scalar `$binary -t -p $root -e $log -c $root/nginx.conf 2>&1`;
@@ -78,7 +78,7 @@ subtest 'a zone of 1m has room for 64 namespaces, whatever they are synced with,
     is(hit('k'), '200 r=99', '99 left');
     for my $n (1 .. 10) {
         $_ =~ s/-/-$n-/ for @names;
-        # While the workers before drain.
+        # The old workers drain meanwhile.
         my %is_old = map { $_ => 1 } workers();
         configure(http => synced('cluster on;', 'stays', @names));
         kill HUP => $nginx->{master};
@@ -90,7 +90,7 @@ subtest 'a zone of 1m has room for 64 namespaces, whatever they are synced with,
     like($said, qr/\[emerg\] .*"surplus": zone "counters" has room for 64 namespaces: .* larger zone in \Q$root\E\/nginx.conf:\d+\n/,
         'nginx -t refuses more than that');
     unlike($said, qr/is successful/, 'and fails');
-    # What nginx -t logs is there already.
+    # nginx -t has already logged such a line.
     my $refusals = logged(qr/\[emerg\] .*"surplus"/);
     kill HUP => $nginx->{master};
     wait_for('the log of a reload that is refused', sub { logged(qr/\[emerg\] .*"surplus"/) > $refusals });
@@ -146,7 +146,7 @@ subtest 'a wrong configuration changes nothing' => sub {
     wait_for('an [emerg]', sub { logged(qr/\[emerg\] .*"window=round"/) });
     is(hit('k'), '200 r=8', 'the old rules go on');
     is_deeply([workers()], \@before, 'in the old workers');
-    # It names two zones, so its rule cannot tell where to count.
+    # With two zones, the rule must name one.
     configure(rule => 'limit=1/366d', http => 'ratelimit_zone zone=other:1m;');
     kill HUP => $nginx->{master};
     wait_for('an [emerg]', sub { logged(qr/\[emerg\] .*has no zone/) });
@@ -173,7 +173,7 @@ subtest 'requests that a reload overtakes are counted once' => sub {
     start(rule => 'limit=10/366d');
     my $socket = connection() or die "cannot connect: $!\n";
     is(hit('k', $socket), '200 r=9', 'on a connection to an old worker');
-    # A worker that is asked to stop finishes a request that it has begun to read.
+    # A worker that gets QUIT finishes a request that it has begun to read.
     print $socket "GET /t?k=k HTTP/1.1\r\nHost: localhost\r\n";
     is(hit('k'), '200 r=8', 'on another connection');
     my @before = workers();
@@ -194,7 +194,7 @@ subtest 'USR1 reopens the logs and keeps the counters' => sub {
     rename $log, "$log.1" or die "cannot rename $log: $!\n";
     kill USR1 => $nginx->{master};
     wait_for('the log', sub { -e $log });
-    # The master makes the file; each worker reopens it when it gets its signal.
+    # The master creates the file; each worker reopens it when it gets the signal.
     wait_for('a rejection in it', sub { hit('k'); logged(qr/\[error\] .*ratelimit: rejected by/) });
     is(hit('k'), '429 r=0', 'nothing is left');
     stop();
@@ -222,12 +222,12 @@ for my $signal (qw(QUIT TERM)) {
     };
 }
 
-# As docs/upgrade.md says it.
+# Follows the steps in docs/upgrade.md.
 subtest 'USR2: another nginx, with counters of its own; the old one keeps its own until it ends' => sub {
     start(rule => 'limit=9/366d');
     is(hit('k'), '200 r=8', 'a hit');
     my $old = $nginx->{master};
-    # Workers of the old master, of which the new one is a child, too.
+    # Counts the workers of the old master. The new master is also a child of the old one.
     my $new;
     my $old_workers = sub { $nginx->{master} = $old; scalar grep { $_ != $new } workers() };
     kill USR2 => $old;
@@ -309,9 +309,10 @@ done_testing();
 
 # Clients.
 
-# Starts 4 processes of 16 connections each, which make so many requests in all.
-# The result waits for them: it calls its argument now and then with the number
-# admitted so far, and gives the sums of answers by status, and of requests lost.
+# Starts 4 processes with 16 connections each, which make this number of requests
+# in total. Returns a function that waits for them. It calls its argument now and
+# then with the number of requests admitted so far, and returns the number of
+# responses for each status and the number of lost requests.
 sub clients {
     my ($requests) = @_;
     my $processes = 4;
@@ -352,8 +353,8 @@ sub clients {
     };
 }
 
-# Makes requests on so many connections at once, each of which has one in flight;
-# writes a + for every 100 that were admitted.
+# Makes requests on this number of connections, with one request in flight on
+# each. Writes a + for every 100 admitted requests.
 sub load {
     my ($requests, $connections, $progress) = @_;
     my $request = "HEAD /t?k=load HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -369,8 +370,8 @@ sub load {
         syswrite $socket, $request;
         $made++;
     };
-    # An idle connection that a stopping worker closes takes a request with it that
-    # it never read: the end of the stream or a reset comes in place of an answer.
+    # When a stopping worker closes an idle connection, a request that it has not
+    # read is lost: the client gets the end of the stream or a reset.
     my $lose = sub {
         my ($socket) = @_;
         $select->remove($socket);
@@ -387,7 +388,7 @@ sub load {
                 $open->() if $made < $requests;
                 next;
             }
-            # Requests are HEAD: answers have no body.
+            # The requests are HEAD, so that responses have no body.
             my ($status) = $received{$socket} =~ m{^HTTP/1\.1 (\d+).*\r\n\r\n\z}s or next;
             $sum{$status}++;
             syswrite $progress, '+' if $status == 200 && $sum{200} % 100 == 0;

@@ -1,7 +1,7 @@
-# `reserve on`: of two nodes with four workers each, never more is admitted than the limit, most of it
-# without a question, and what nobody spends is given back.
+# Tests `reserve on` with two nodes of four workers each: they never admit more than the limit, decide most
+# requests without an exchange with the store, and give back the unused reserve.
 #
-# A plain Perl test, like topologies.t, of which it takes the ports.
+# This is a plain Perl test, like topologies.t, and uses the same ports.
 
 use strict;
 use warnings;
@@ -26,7 +26,7 @@ sub reserving {
     return (%conf, workers => 4);
 }
 
-# How often the store was asked, for one request or for many.
+# Returns the number of exchanges with the store, each for one or more requests.
 sub exchanges {
     my ($line) = grep {/^cmdstat_evalsha:/} split /\r?\n/, $store->cli(INFO => 'commandstats');
     return ($line // '') =~ /calls=(\d+)/ ? $1 : 0;
@@ -51,7 +51,7 @@ for my $window (qw(fixed sliding)) {
 
 subtest 'the rate is that of the hits that were made, and few of them ask' => sub {
     $store->be_empty;
-    # With more of them, one may read what the store has charged before it reads what of that is left.
+    # With more workers, one may read the charge of another before it reads how much of that is left in reserve.
     $a->start(reserving(), workers => 1);
     $a->wait_for_first_sync;
     my $before = exchanges();
@@ -64,7 +64,7 @@ subtest 'the rate is that of the hits that were made, and few of them ask' => su
 
 subtest 'before the first sync, which enters an epoch of the store, nothing is charged ahead' => sub {
     $store->be_empty;
-    my $opens = qr/rl:\{api:0\}\r\n\$0\r\n\r\n/;    # an epoch, in place of none
+    my $opens = qr/rl:\{api:0\}\r\n\$0\r\n\r\n/;    # begins an epoch where the store has none
     my $proxy = Proxy->new(port => $port + 6, to => $store->{port}, push => $opens);
     $proxy->hold;
     $a->start(reserving(server => "server 127.0.0.1:$proxy->{port};"), workers => 1);
@@ -93,7 +93,7 @@ subtest 'a graceful stop gives back' => sub {
     $store->be_empty;
     $a->start(reserving(), workers => 1);
     $a->hit(hit => 'k') for 1 .. 20;
-    # What is asked for when a worker stops stays charged. Answers come in the order of what was asked.
+    # A reserve that is requested while the worker stops stays charged. Responses come in the order of the requests.
     $a->hit(hit => 'other');
     stop();
     is($store->total(api => 'k'), 20, 'what was admitted is counted');
@@ -138,7 +138,7 @@ subtest 'responses that cost more than a reserve has are limited all the same' =
     my $made = 0;
     while ($made < 60 && $a->status(late => 'l', 'c=100') eq 'PASSED') {
         $made++;
-        # The next one finds what this one cost.
+        # The next request sees the cost of this one.
         $a->wait_for('its cost', sub { $a->rate(ask => 'l') >= 100 * $made });
     }
     is($made, 10, 'so many of 100 are admitted as the limit has room for');
@@ -154,7 +154,7 @@ subtest 'a store that lost what was charged ahead gets nothing of it back' => su
     $conf{server} .= ' location /write/ { ratelimit off; ratelimit_api write=on; }';
     $a->start(%conf, workers => 1);
     $a->wait_for_first_sync;
-    # How much a store has, when what nobody spends was given back to it.
+    # Makes hits and waits until the store has exactly their number, because the unused reserve is given back.
     my $hit_and_settle = sub {
         my ($of, $key, $hits) = @_;
         $a->hit(hit => $key) for 1 .. $hits;
@@ -170,7 +170,7 @@ subtest 'a store that lost what was charged ahead gets nothing of it back' => su
         return $charged > 400;
     });
     $store->kill;
-    # What was in reserve before is given back before what is by now. A key whose reserve was void with the rest stays charged.
+    # Reserves from before the failover are given back before newer ones. A key whose reserve was void stays charged.
     my $keys = 0;
     $a->wait_for('what is given back', sub {
         my $key = 'after-' . $keys++;

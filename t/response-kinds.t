@@ -1,7 +1,7 @@
-# That every kind of response that nginx makes tells what the limits say, and tells
-# it once, whatever else is done to the response. The plain cases are in headers.t.
+# Tests that every kind of response of nginx has the headers about limits exactly
+# once, however other modules change the response. headers.t has the plain cases.
 #
-# Windows are of about a year, so that no test meets the end of one (see limit.t).
+# Windows have about a year, so that none ends during a test (see limit.t).
 
 use FindBin;
 use lib "$FindBin::Bin/lib";
@@ -11,14 +11,14 @@ use Test::Nginx::Socket 'no_plan';
 use File::Temp qw(tempdir);
 use IO::Socket::UNIX;
 
-# An upstream that takes connections and never answers.
+# An upstream that accepts connections and never responds.
 my $directory = tempdir(CLEANUP => 1);
 chmod 0755, $directory;
 $ENV{TEST_NGINX_SILENT} = "$directory/silent.sock";
 my $silent = IO::Socket::UNIX->new(Local => $ENV{TEST_NGINX_SILENT}, Listen => 10)
     or die "cannot listen: $!\n";
 
-# What a request that was admitted, or rejected, is told by a limit of 9 hits.
+# Returns the headers about a limit of 9 hits, for an admitted or a rejected request.
 sub told {
     my ($remaining, $more) = @_;
     return qq(RateLimit-Policy: "default-366d";q=9;w=31622400
@@ -29,7 +29,7 @@ Retry-After: ) . ($more // '');
 add_block_preprocessor(sub {
     my ($block) = @_;
     return complete($block) if lacks($block, sub_filter => 'sub');
-    # No header of ours twice.
+    # No header of the module occurs twice.
     my $requests = $block->pipelined_requests || $block->request;
     my $twice    = '(?i)\n(ratelimit|ratelimit-policy|retry-after):.*\n\1:';
     $block->set_value(raw_response_headers_unlike =>

@@ -1,10 +1,10 @@
-# What the parameters of a rule mean, and how several rules and limits work
-# together: keys and names of their own, limits from variables, namespaces and
-# zones, and that a request is charged to all of its limits or to none.
+# Tests the parameters of a rule and combinations of rules and limits: separate
+# keys and names, limits from variables, namespaces and zones; and that a request
+# is charged to all of its limits or to none.
 #
-# Windows are of about a year (366d to 363d), so that no test meets the end of
-# one (see limit.t; those of 363d end on 2027-08-24). `cost=0` looks at counters
-# without counting.
+# Windows have about a year (366d to 363d), so that none ends during a test (see
+# limit.t; those of 363d end on 2027-08-24). `cost=0` reads counters without
+# counting.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

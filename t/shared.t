@@ -1,8 +1,8 @@
-# Counters are shared by all workers. What a reload, a signal or a worker's death
-# does to them is in reload.t.
+# Tests that all workers share the counters. reload.t tests them over reloads,
+# signals and crashes of workers.
 #
-# Every request has a connection of its own, which any of the workers may get.
-# Windows are of about a year, so that no test meets the end of one (see limit.t).
+# Each request uses a new connection, which any of the workers may accept.
+# Windows have about a year, so that none ends during a test (see limit.t).
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

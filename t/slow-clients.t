@@ -1,8 +1,8 @@
-# Clients get the whole of what the module answers, over HTTP/1 and HTTP/2: those that read slowly (a
-# full socket, a window of a few bytes), and where there is so much to tell that it takes several turns
-# of the event loop.
+# Tests that clients get complete responses from the module, over HTTP/1 and HTTP/2, also if they read
+# slowly (a full socket, a window of a few bytes), or if a response is so long that it takes several
+# iterations of the event loop.
 #
-# A plain Perl test, like topologies.t. It takes the ports TEST_NGINX_PORT + 2 and + 3.
+# This is a plain Perl test, like topologies.t. It uses the ports TEST_NGINX_PORT + 2 and + 3.
 
 use strict;
 use warnings;
@@ -23,7 +23,7 @@ my ($minor, $patch) = `$ENV{TEST_NGINX_BINARY} -v 2>&1` =~ m{nginx/1\.(\d+)\.(\d
 my $is_directive = $minor > 25 || $minor == 25 && $patch >= 1;
 my ($parameter, $directive) = $is_directive ? ('', 'http2 on;') : ('http2', '');
 
-# More than sockets hold.
+# This size exceeds the socket buffers.
 my $size = 8_000_000;
 
 start_node();
@@ -31,7 +31,7 @@ my @paths = ('/api/', '/api/namespaces/default', '/api/namespaces/none', '/metri
 
 subtest 'HTTP/2: a socket that is full' => sub {
     my $client = http2_client(window => 2**30);
-    # The first stream fills the socket before the others are looked at.
+    # The first stream fills the socket before the others are processed.
     my @streams = map { ask($client, $_) } '/large', @paths, '/call';
     my $got     = answers($client, 0, @streams);
     is(length $got->{shift @streams}{body}, $size, 'what filled it');
@@ -48,7 +48,7 @@ subtest 'HTTP/2: a window of a few bytes' => sub {
 subtest 'HTTP/1: a socket that is full' => sub {
     for my $path (@paths[0 .. 3]) {
         my $client = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port + 2) or die;
-        # All but the last of many are behind one that nobody reads.
+        # The pipelined requests follow one whose response the client does not read.
         syswrite $client, join '', map {"GET $_ HTTP/1.1\r\nHost: localhost\r\n\r\n"} '/large', ($path) x 20;
         syswrite $client, "GET $path HTTP/1.0\r\n\r\n";
         my $text = '';
@@ -66,7 +66,7 @@ subtest 'HTTP/1: a socket that is full' => sub {
 
 $a->stop;
 
-# Over a thousand, so that no machine tells of all in one turn.
+# With this many namespaces, no machine writes all of them in one iteration of the event loop.
 my $many = 1000;
 start_node(zone => '64m', http => join '', map {"ratelimit_namespace n$_ { zone counters; }\n"} 1 .. $many);
 @paths = ('/metrics', '/api/');
@@ -97,7 +97,7 @@ subtest 'several turns: clients that leave' => sub {
     for (1 .. 20) {
         my $client = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port + 2) or die;
         syswrite $client, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        # Reset, not closed.
+        # Every second connection is reset instead of closed.
         setsockopt $client, SOL_SOCKET, SO_LINGER, pack 'II', 1, 0 if $_ % 2;
         close $client;
         $client = http2_client(window => 2**30);
@@ -113,7 +113,7 @@ subtest 'several turns: clients that leave' => sub {
 subtest 'several turns: a worker that is to end' => sub {
     my @clients = map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port + 2) or die } 1 .. 20;
     syswrite $_, "GET /metrics HTTP/1.0\r\n\r\n" for @clients;
-    # When the first has its answer, those of the others are being written.
+    # When the first client has its response, those of the others are being written.
     IO::Select->new(@clients)->can_read(10);
     kill QUIT => $a->workers;
     my $whole = 0;
@@ -124,7 +124,7 @@ subtest 'several turns: a worker that is to end' => sub {
     is($whole, 20, 'all have the whole of it');
 };
 
-# Whoever left is forgotten: a graceful stop waits for requests, and tells of what is left.
+# No request of a client that left remains: nginx would wait for it in a graceful shutdown, or log it.
 $a->stop(undef, 'QUIT');
 done_testing();
 
@@ -143,7 +143,7 @@ sub start_node {
     END
 }
 
-# Whether streams have the answers to @paths, in their order: what HTTP/1 gives, but for numbers.
+# Tests that the streams have the responses to @paths, in order: the same as over HTTP/1, except for numbers.
 sub compare {
     my ($got, @streams) = @_;
     for my $path (@paths) {
@@ -153,7 +153,7 @@ sub compare {
     }
 }
 
-# A client of HTTP/2 that reads only when it is told to: what it has sent, and received.
+# Returns an HTTP/2 client that reads only on demand.
 sub http2_client {
     my (%given) = @_;
     my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port + 3) or die "cannot connect: $!\n";
@@ -167,20 +167,20 @@ sub frame {
     return substr(pack('N', length $payload), 1) . pack('CCN', $type, $flags, $stream) . $payload;
 }
 
-# Requests a path; returns the number of the stream.
+# Requests a path; returns the stream identifier.
 sub ask {
     my ($client, $path) = @_;
     my $stream = $client->{next};
     $client->{next} += 2;
-    # GET, http; the path and the authority, as they are; the type of a call of gRPC.
+    # The fields are: GET, http; the path and the authority as literals; the content type of a gRPC call.
     my $fields = "\x82\x86" . "\x04" . chr(length $path) . $path . "\x01\x09localhost";
     $fields .= "\x0f\x10\x10application/grpc" if $path eq '/call';
     syswrite $client->{socket}, frame(1, 5, $stream, $fields);
     return $stream;
 }
 
-# Reads until the streams have ended, or nothing comes any more; for each byte, so many more are let
-# through. Returns the body of each stream, and whether it `ended`.
+# Reads until the streams have ended or no data arrives any more. Opens the flow-control window by $more bytes
+# for each byte received. Returns the body of each stream, and whether it `ended`.
 sub answers {
     my ($client, $more, @streams) = @_;
     my %got  = map { $_ => {body => '', ended => 0} } @streams;

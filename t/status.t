@@ -1,9 +1,9 @@
-# The variable $ratelimit_status: PASSED, REJECTED, or empty where no rule
-# applied, wherever in a request's life it is read.
+# Tests the variable $ratelimit_status: PASSED, REJECTED, or empty where no rule
+# applied, in every phase of a request in which it can be read.
 #
-# Windows are of about a year, so that no test meets the end of one (see
-# limit.t). What is written to an access log goes to the error log's file, where
-# the sections error_log and no_error_log find it.
+# Windows have about a year, so that none ends during a test (see limit.t).
+# Access logs are written to the file of the error log, where the sections
+# error_log and no_error_log find them.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";

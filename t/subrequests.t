@@ -1,7 +1,7 @@
-# Subrequests of which a store decides: each goes on once, whatever happens to its connection while it
-# waits. Upstreams are asked once, and pages with includes are whole.
+# Tests subrequests that wait for a store: each continues exactly once, whatever happens to the connection
+# meanwhile. Upstreams get one request each, and pages with includes are complete.
 #
-# A plain Perl test, like synchronous.t. It takes the ports TEST_NGINX_PORT + 2 to + 5.
+# This is a plain Perl test, like synchronous.t. It uses the ports TEST_NGINX_PORT + 2 to + 5.
 
 use strict;
 use warnings;
@@ -25,8 +25,8 @@ my $lost  = qr/\[error\] .*ratelimit_store "main" is lost/;
 my ($minor, $patch) = `$ENV{TEST_NGINX_BINARY} -v 2>&1` =~ m{nginx/1\.(\d+)\.(\d+)};
 my $is_directive = $minor > 25 || $minor == 25 && $patch >= 1;
 
-# What an include is, and what it is in the page: of an upstream, a file of a few bytes and a large
-# one, another page with includes, and another one of a store.
+# The contents of each include in the page: a response of an upstream, a small file and a large one, another
+# page with includes, and another location that waits for a store.
 my $large   = join '', map {"line $_ of a large file\n"} 1 .. 20_000;
 my %content = ('/proxied' => '<proxied>', '/file/small' => 'a small file', '/file/large' => $large);
 $content{'/nested.html'} = "nested($content{'/proxied'},$content{'/file/small'})";
@@ -71,7 +71,7 @@ subtest 'includes, while the client takes its time' => sub {
         my $client = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port + 5) or die "cannot connect: $!\n";
         request($client, '/page.html');
     } 1 .. 4;
-    # All of them are at it before anybody reads: what is sent then makes connections writable.
+    # All responses have begun before any client reads. Then reading makes the connections writable.
     $a->wait_for('the first bytes', sub { scalar(my @readable = IO::Select->new(@clients)->can_read(0)) == @clients });
     my $whole = page(map { $content{$_} } @includes);
     is(answer($_) eq $whole, 1, 'whole, and in order') for @clients;
@@ -263,17 +263,17 @@ sub include {
     return qq(<!--# include virtual="$path" ) . ($attributes // '') . ' -->';
 }
 
-# How often upstreams were asked.
+# Returns the number of requests to upstreams.
 sub asked {
     open my $file, '<', $asked or die "cannot read $asked: $!\n";
     my @lines = <$file>;
     return scalar @lines;
 }
 
-# How many connections there are, with this one.
+# Returns the number of open connections, including this one.
 sub active { return $a->body('/active') =~ /^Active connections: (\d+)/ ? $1 : 0 }
 
-# A connection on which a path is requested.
+# Opens a connection and requests a path.
 sub client { return request($a->connection, @_) }
 
 sub request {
@@ -282,7 +282,7 @@ sub request {
     return $client;
 }
 
-# The body, or what is left of it.
+# Reads the body, or the rest of it.
 sub answer {
     my ($client) = @_;
     my $text = read_until($client);
@@ -300,7 +300,7 @@ sub read_some {
     return $text;
 }
 
-# What comes until it matches, if there is a pattern, or ends.
+# Reads until the data matches the pattern, if there is one, or the connection ends.
 sub read_until {
     my ($client, $pattern) = @_;
     my $text = '';

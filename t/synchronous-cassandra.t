@@ -1,7 +1,7 @@
-# Synchronous namespaces whose store is a Cassandra, which charges and then reads: what they do with any store
-# (see lib/SynchronousTests.pm), but that those who race for the last hits of a limit may all be refused; and the API.
+# Tests synchronous namespaces with a Cassandra: the tests for any store (see lib/SynchronousTests.pm), and the API.
+# Cassandra charges before it reads, so that requests that race for the last hits of a limit may all be rejected.
 #
-# A plain Perl test, like cluster-cassandra.t, of which it takes the ports.
+# This is a plain Perl test, like cluster-cassandra.t, and uses the same ports.
 
 use strict;
 use warnings;

@@ -1,7 +1,7 @@
-# Synchronous namespaces, further: connections that are cut at random, workers that end while they ask
-# the store for all, HTTP/2, and who is known to be over a limit.
+# More tests of synchronous namespaces: connections that are cut at random, the exit of the worker that queries
+# the store for all workers, HTTP/2, and keys that are known to be over a limit.
 #
-# A plain Perl test, like synchronous.t. It takes the ports TEST_NGINX_PORT + 2 to + 8.
+# This is a plain Perl test, like synchronous.t. It uses the ports TEST_NGINX_PORT + 2 to + 8.
 
 use strict;
 use warnings;
@@ -21,12 +21,12 @@ use TwoNodes;
 
 my ($a, $b) = @nodes;
 my $replaces = qr/ratelimit_store "main" is asked by this worker from now on/;
-# What a busy machine may take longer, in seconds.
+# The additional time, in seconds, that a busy machine may need.
 my $slack = 0.5;
 $store = Redis->new(port => $port + 4);
 
 subtest 'connections that are cut at random: never more than the limit' => sub {
-    # Connections are cut until the limit is reached: then requests are refused without asking.
+    # Connections are cut until the limit is reached. Then requests are rejected without an exchange.
     my $limit = 10_000;
     $store->be_empty;
     my $proxy_a = Proxy->new(port => $port + 6, to => $store->{port});
@@ -37,7 +37,7 @@ subtest 'connections that are cut at random: never more than the limit' => sub {
     for (my $time = 1; $store->total(api => 'k') < $limit; $time++) {
         my $proxy = $time % 2 ? $proxy_a : $proxy_b;
         $time % 3 ? $proxy->reset : $proxy->cut_answers(1);
-        # Until it goes on: with a key that is far from its limit.
+        # Waits until the store decides again, with a key that is far from its limit.
         for my $node (@nodes) {
             $node->wait_for('the store', sub { $node->status(hit => "of-$node->{name}") eq 'PASSED' });
         }
@@ -70,7 +70,7 @@ subtest 'the worker that asks for all leaves: nobody notices' => sub {
     my @sums = map { $_->(2000) } @loads;
     is(sum0(map { $_->{200} } @sums), 3000, 'exactly the limit is admitted');
     is($store->total(api => 'k'), 3000, 'and counted');
-    # A worker that ends closes connections that wait for a request, on which one may be on its way.
+    # A worker that exits closes idle connections, on which a request may be in flight.
     is(sum0(map { $_->{503} // 0 } @sums), 0, 'and every request that was read was decided');
     stop();
 };
@@ -115,7 +115,7 @@ subtest 'what is asked last, by all workers, is counted' => sub {
     $a->start(%conf, workers => 4);
     my @clients = map { $a->connection } 1 .. 40;
     syswrite $_, "GET /held?c=3 HTTP/1.0\r\n\r\n" for @clients;
-    # All are admitted, and while Redis says nothing, they end one after the other.
+    # All requests are admitted. While Redis does not respond, they end one after the other.
     my @held = map { scalar $upstream->accept } @clients;
     $store->pause;
     for my $held (@held) {
@@ -143,7 +143,7 @@ subtest 'more is asked at once than there is room for' => sub {
     my ($worker) = $a->workers;
     $a->wait_for('an answer', sub { $a->status(hit => 'k') eq 'PASSED' });
     for (1 .. 4) {
-        # Half a megabyte of questions, in one turn of the event loop.
+        # The requests to the store have half a megabyte, in one iteration of the event loop.
         my @clients = map { $a->connection } 1 .. 80;
         kill STOP => $worker;
         syswrite $clients[$_], "GET /hit/$_" . 'x' x 190 . " HTTP/1.0\r\n\r\n" for 0 .. $#clients;
@@ -162,7 +162,7 @@ subtest 'long keys, many limits, and other clients' => sub {
     $store->be_empty;
     my %conf = synchronous();
     $conf{rules}{many} = many_limits(20);
-    # More than a message can hold.
+    # The request has more limits than fit into a message.
     my $rules = join "\n", map { "ratelimit api name=p$_ limit=1/366d key=$_" . 'x' x 190 . ';' } 1 .. 1000;
     $conf{server} = "location = /too-many { ratelimit_headers off; $rules empty_gif; }";
     $a->start(%conf, zone => '16m', workers => 2);
@@ -195,8 +195,8 @@ subtest 'a probe that is lost is followed by another' => sub {
     my $asker = asker($a);
     my ($other) = grep { $_ != $asker } $a->workers;
 
-    # Who asks says nothing. What the other one asks has no room any more, and nor has its probe: it is
-    # killed before that is sent.
+    # The worker that queries the store is stopped. The messages of the other worker fill the queue, so that
+    # its probe does not fit either. The other worker is killed before it sends the probe.
     kill STOP => $asker;
     my @clients = map { $a->connection } 1 .. 200;
     syswrite $clients[$_], "GET /hit/$_" . 'x' x 190 . " HTTP/1.0\r\n\r\n" for 0 .. $#clients;
@@ -216,17 +216,17 @@ subtest 'a worker that is stopped while it asks for all is replaced, and goes on
     $a->wait_for('the store', sub { $a->status(hit => 'other') eq 'PASSED' });
     my @loads = map { $a->load('k') } 1 .. 2;
     for (1 .. 2) {
-        # The lock follows.
+        # The lock is taken over after the log line.
         my ($other) = map { /(\d+)#.*$replaces/ ? $1 : () } reverse $a->log_lines;
         my $asker;
         $a->wait_for('one that asks', sub { $asker = asker($a); $asker && $asker == ($other // $asker) });
         my $replaced = $a->logged($replaces);
-        # A new connection may wait for the worker that is stopped.
+        # A new connection may be accepted only when the stopped worker continues.
         my @clients = map { $a->connection } 1 .. 12;
         answers(@clients);
         my ($stopped_at, $last) = time;
         kill STOP => $asker;
-        # Until the store decides about all for a while, on connections of the other workers.
+        # Repeats until the store decides ten rounds of requests in a row, on connections of the other workers.
         my ($count, $row) = (0, 0);
         while ($row < 10) {
             $a->give_up('nobody asks for the one that was stopped') if time > $stopped_at + 10;
@@ -237,13 +237,13 @@ subtest 'a worker that is stopped while it asks for all is replaced, and goes on
             ($count, $last) = ($count + @denied, max($last // 0, map { $_->{at} } @denied)) if @denied;
         }
         if (!@clients) {
-            # That worker had accepted them all.
+            # The stopped worker had accepted all connections.
             kill CONT => $asker;
             $a->wait_for('the store', sub { $a->status(hit => 'other') eq 'PASSED' });
             redo;
         }
         cmp_ok($count, '>', 0, 'requests were denied meanwhile');
-        # The machine may be busy.
+        # The limit has a tolerance, because the machine may be busy.
         cmp_ok($last - $stopped_at, '<', $timeout + 1 + $slack, 'for the timeout and a second');
         is($a->logged($replaces), $replaced + 1, 'the log says who asks now');
         kill CONT => $asker;
@@ -290,13 +290,13 @@ subtest 'HTTP/2' => sub {
 
 done_testing();
 
-# A rule with so many limits, none of which is reached.
+# Returns a rule with this number of limits, none of which is reached.
 sub many_limits {
     my ($count) = @_;
     return join ' ', 'api window=fixed', map { 'limit=1000000/' . (367 - $_) . 'd' } 1 .. $count;
 }
 
-# Makes a request on each of these connections. Returns what is answered in time, and when, by connection.
+# Makes a request on each of these connections. Returns the timely responses and their times, by connection.
 sub answers {
     my @clients = @_;
     my ($select, %text, %answers) = IO::Select->new(@clients);
@@ -313,7 +313,7 @@ sub answers {
     return %answers;
 }
 
-# The worker of a node that asks the store for all, as the kernel knows: it holds the lock.
+# Returns the worker of a node that queries the store for all workers: the holder of the lock, from the kernel.
 sub asker {
     my ($node) = @_;
     my %is_worker = map { $_ => 1 } $node->workers;
@@ -323,10 +323,10 @@ sub asker {
     return $askers[0];
 }
 
-# How often scripts were run.
+# Returns the number of times that scripts were run.
 sub asked { return $store->cli(INFO => 'commandstats') =~ /cmdstat_evalsha:calls=(\d+)/ ? $1 : 0 }
 
-# Whether HTTP/2 is turned on by a directive, as from nginx 1.25.1 on.
+# Returns whether HTTP/2 is a directive, as in nginx 1.25.1 and later.
 sub is_directive {
     my $binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
     my ($minor) = `$binary -v 2>&1` =~ m{nginx/1\.(\d+)};

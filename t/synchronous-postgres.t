@@ -1,7 +1,7 @@
-# Synchronous namespaces, whose store decides: what they do with any store, by Postgres (see
+# Tests synchronous namespaces, whose store decides, with a Postgres: the tests for any store (see
 # lib/SynchronousTests.pm).
 #
-# A plain Perl test, like cluster-postgres.t, of which it takes the ports.
+# This is a plain Perl test, like cluster-postgres.t, and uses the same ports.
 
 use strict;
 use warnings;

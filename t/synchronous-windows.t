@@ -1,7 +1,7 @@
-# Synchronous namespaces, whose store decides by moving and elastic windows, and by rates: what they do with any
-# store (see lib/WindowTests.pm), and with a cluster.
+# Tests synchronous namespaces, whose store decides, with moving windows, elastic windows and rates: the tests for
+# any store (see lib/WindowTests.pm), and tests with a Redis Cluster.
 #
-# A plain Perl test, like topologies.t, of which it takes the ports.
+# This is a plain Perl test, like topologies.t, and uses the same ports.
 
 use strict;
 use warnings;

@@ -1,7 +1,7 @@
-# Synchronous namespaces, whose store decides: what they do with any store, by Redis (see
-# lib/SynchronousTests.pm), and by a cluster.
+# Tests synchronous namespaces, whose store decides, with a Redis: the tests for any store (see
+# lib/SynchronousTests.pm), and tests with a Redis Cluster.
 #
-# A plain Perl test, like topologies.t, of which it takes the ports.
+# This is a plain Perl test, like topologies.t, and uses the same ports.
 
 use strict;
 use warnings;
@@ -39,7 +39,7 @@ subtest 'keys and counts that somebody else overwrites' => sub {
         $store->cli(SET => $what, 'something else');
         is($a->status(hit => 'k'), 'ERROR', "$what: one question is not answered");
         eventually(sub { $a->status(hit => 'k') }, 'PASSED', 'and the next one is');
-        # The worker that logs it need not be the one that answers.
+        # The worker that logs the error need not be the one that answers.
         $errors++;
         eventually(sub { $a->logged($lost) }, $errors, 'one [error]');
     }
@@ -48,7 +48,7 @@ subtest 'keys and counts that somebody else overwrites' => sub {
 
 $store->kill;
 my $cluster = $store = RedisCluster->new(port => $port + 4, node_timeout => 2000);
-# Else all are down while one is missed.
+# Without this setting, the whole cluster is down while one primary is missing.
 $_->cli(CONFIG => 'SET', 'cluster-require-full-coverage', 'no') for @{$cluster->{all}};
 
 subtest 'of two nodes with a cluster, each key gets exactly its limit' => sub {
@@ -117,7 +117,7 @@ subtest 'a primary that hangs, and one that is killed' => sub {
     $primary->go_on;
     $a->wait_for('all shards', sub { !grep { $a->status(hit => $_) ne 'PASSED' } @keys });
 
-    # Which of the two has it, if the pause was long.
+    # After a long pause, either of the two may be the primary.
     my ($there) = grep { $_->cli('ROLE')->[0] eq 'master' } $primary, $cluster->{replicas}[1];
     my ($other) = grep { $_ != $there } $primary, $cluster->{replicas}[1];
     eventually(sub { $other->cli('ROLE')->[3] }, 'connected', 'the replica has what there is');
@@ -136,13 +136,13 @@ subtest 'a primary that hangs, and one that is killed' => sub {
 
 done_testing();
 
-# The configuration of a node with the cluster.
+# Returns the configuration of a node with the cluster.
 sub cluster_conf {
     my @seeds = map {"server 127.0.0.1:$_->{port};"} @{$cluster->{primaries}}[0, 1];
     return (zone => '5m', decided(server => "@seeds cluster on;", @_));
 }
 
-# What a primary has counted, by key.
+# Returns the counts of a primary, by key.
 sub keys_of {
     my ($primary) = @_;
     my %keys;

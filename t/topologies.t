@@ -1,11 +1,11 @@
-# Nodes that share a Redis that is spoken to with TLS, that sentinels watch, or that is a cluster: that
-# they find it, and that no hit is lost or counted twice when another server takes over. What they do
-# with a Redis in general is tested in cluster.t.
+# Tests nodes that share a Redis with TLS, a Redis with sentinels, or a Redis Cluster. The nodes find the
+# primary, and no hit is lost or counted twice when another server takes over. cluster.t has the tests
+# for a single Redis.
 #
-# This is a plain Perl test: it needs several nginx at once. It takes the ports TEST_NGINX_PORT + 2 to
-# + 9, and of the last six those that are 10,000 above.
+# This is a plain Perl test, because it needs several nginx instances. It uses the ports
+# TEST_NGINX_PORT + 2 to + 9, and for the last six also the ports that are 10,000 higher.
 #
-# Windows are of 366 days, so that no test meets the end of one (see limit.t).
+# Windows have 366 days, so that none ends during a test (see limit.t).
 
 use strict;
 use warnings;
@@ -78,7 +78,7 @@ subtest 'sentinels' => sub {
     all_know_loads(@loads);
     all_know(k => 7);
 
-    # Nobody tells the nodes, but the one that was replaced.
+    # Only the replaced server tells the nodes about the new primary.
     $old->start;
     eventually(sub { $old->cli('ROLE')->[0] }, 'slave', 'the old one is a replica of it');
     eventually(sub { $old->cli('ROLE')->[3] }, 'connected', 'with all that it has');
@@ -134,7 +134,7 @@ subtest 'a cluster' => sub {
         $node->wait_for('a [notice]', sub { $node->logged($back) == $node->logged($lost) });
     }
 
-    # To a store of one shard, and back: what it had meanwhile is not taken for what the cluster has.
+    # The nodes change to a store with one shard and back. They do not mistake its state for that of the cluster.
     $store->{replicas}[1]->kill;
     my $single = Redis->new(port => $port + 8);
     $single->start;
@@ -171,7 +171,7 @@ sub start_sentinel {
 
 my $loaded = 0;
 
-# Ends the loads of `load`, and tests that its total is that of the answers, of those before too.
+# Stops the loads, and tests that the total equals the number of admitted requests, including earlier ones.
 sub all_know_loads {
     $loaded += sum0(map { $_->{200} } map { $_->(100) } @_);
     local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -182,13 +182,14 @@ package Sentinel;
 
 use parent -norequire, 'Redis';
 
-# For how many milliseconds a primary need not answer. On a busy machine, one that is well may take long.
+# Sets the time in milliseconds after which a primary that does not respond is down. A healthy one may be slow on a
+# busy machine.
 sub patience {
     my ($self, $millis) = @_;
     $self->cli(SENTINEL => 'SET', 'main', 'down-after-milliseconds', $millis);
 }
 
-# Waits until it has found a replica that can take over.
+# Waits until the sentinel has found a replica that can take over.
 sub wait_for_replica {
     my ($self) = @_;
     Node::wait_until(30, sub {

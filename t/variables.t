@@ -1,9 +1,9 @@
-# The variables of the tightest limit, and $ratelimit_net. ($ratelimit_status is
-# in status.t.)
+# Tests the variables of the tightest limit, and $ratelimit_net. status.t tests
+# $ratelimit_status.
 #
-# Windows are of about a year, so that no test meets the end of one (see
-# limit.t). `cost=0` looks at counters without counting. What is written to an
-# access log goes to the error log's file, where the section error_log finds it.
+# Windows have about a year, so that none ends during a test (see limit.t).
+# `cost=0` reads counters without counting. Access logs are written to the file of
+# the error log, where the section error_log finds them.
 
 use FindBin;
 use lib "$FindBin::Bin/lib";
@@ -13,7 +13,7 @@ use Test::Nginx::Socket 'no_plan';
 
 add_block_preprocessor(sub {
     my ($block) = @_;
-    # In one text: namespace, limit, window, rate, remaining, reset, Retry-After.
+    # $all combines the namespace, limit, window, rate, remaining hits, reset and Retry-After.
     $block->set_value(http_config => ($block->http_config // '') . <<'END');
     ratelimit_zone zone=counters:1m;
     map "" $all {
