@@ -224,6 +224,7 @@ pub trait Directives: Default {
 ///
 /// `timeout: Duration = TIMEOUT` declares a directive with one word of the [`Syntax`] `TIMEOUT`. `sizes: Vec<Size> =>
 /// parse_sizes` declares one whose words a function of the [`Directive`] parses.
+#[cfg_attr(loom, allow(unused_macros))]
 macro_rules! directives {
     ($(#[$meta:meta])* $vis:vis struct $Block:ident {
         $($(#[$doc:meta])* $name:ident: $Type:ty $(= $syntax:expr)? $(=> $parse:expr)?,)*
