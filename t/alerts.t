@@ -1,7 +1,7 @@
-# The alerts in contrib/prometheus/alerts.yml, tested with promtool on series that nodes report during real faults.
+# Tests the alerts in contrib/prometheus/alerts.yml with promtool, on series that nodes report during real faults.
 #
-# A plain Perl test, which takes the ports TEST_NGINX_PORT + 2, + 4 and + 6. A node is asked for its metrics two dozen
-# times in each phase; promtool is told that these samples are 15 seconds apart.
+# This is a plain Perl test. It uses the ports TEST_NGINX_PORT + 2, + 4 and + 6. Each phase reads the metrics of a node
+# 24 times; the series for promtool have these samples at intervals of 15 seconds.
 
 use strict;
 use warnings;
@@ -70,7 +70,7 @@ $redis->start;
 $one->wait_for('the store', sub { $one->body('/metrics') =~ /^ratelimit_store_up\{.*\} 1$/m });
 is_quiet('the store is back', sub { $one->hit($_ => 'k' . $all++) for qw(hit now) });
 
-# Each admits the whole limit of a key, until it has heard of the other's hits.
+# Each node admits the whole limit of a key until it learns of the other's hits.
 $two->start(%conf, clock => '+30s');
 $two->wait_for_first_sync;
 my $keys = 0;
@@ -83,14 +83,14 @@ fires(RatelimitClockSkew => 'a clock that is off', sub { $two->hit(hit => 'k') }
 $_->stop(qr/ratelimit/) for $one, $two;
 done_testing();
 
-# Runs `work` before each sample of a phase. At its end, this alert fires.
+# Runs `work` before each sample of a phase. Tests that this alert fires at the end.
 sub fires {
     my ($alert, $name, $work, $node) = @_;
     my $firing = firing($node // $one, $work);
     ok($firing->{$alert}, "$alert: $name") or diag(join ', ', sort keys %$firing);
 }
 
-# Runs `work` before each sample of a phase. At its end, no alert fires.
+# Runs `work` before each sample of a phase. Tests that no alert fires at the end.
 sub is_quiet {
     my ($name, $work) = @_;
     is(join(', ', sort keys %{firing($one, $work)}), '', "no alert: $name");
@@ -116,7 +116,7 @@ sub firing {
         my @values = map { !defined ? '_' : $name =~ /_timestamp_/ ? $past->($_) : 0 + $_ } @{$series{$name}};
         {series => $name =~ s/\}\z/,instance="node"}/r =~ s/^([^{]*)\z/$1\{instance="node"}/r, values => "@values"};
     } sort keys %series;
-    # Without alerts that are expected, promtool names each that fires.
+    # The tests expect no alerts, so that promtool names each one that fires.
     my @tests = map {
         {eval_time => INTERVAL * (SAMPLES - 1) . 's', alertname => $_, exp_alerts => []}
     } names();

@@ -343,7 +343,7 @@ my $rejected = sub {
     my ($r, $t) = @_;
     return qq(RateLimit: "default-366d";r=$r;t=$t\nRetry-After: $t);
 };
-# In the next window, the hits of this one count less with every moment: 10 * 1/2 + 5, 10 * 0 + 10, 10 * 3/4 + 2.5.
+# In the next window, the weight of these hits decreases: 10 * 1/2 + 5, 10 * 0 + 10, 10 * 3/4 + 2.5.
 ['RateLimit: "default-366d";r=4;t=' . main::seconds_left(),
  $rejected->(4, main::seconds_left()),
  'RateLimit: "default-366d";r=0;t=' . main::seconds_left($size),
@@ -566,7 +566,7 @@ my $rejected = sub {
 --- error_code eval
 [200, 429, 200, 429]
 --- response_headers_like eval
-# In the next window 40 hits count less with every moment: 40 * 1/4 is 10.
+# In the next window, the weight of the 40 hits decreases: 40 * 1/4 is 10.
 my $sliding = main::seconds_left(31622400 * 3 / 4);
 ['RateLimit: "default-366d";r=10;t=' . main::seconds_left() . '
 Retry-After: ',

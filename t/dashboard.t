@@ -1,6 +1,6 @@
-# The panels of contrib/grafana/dashboard.json: each query runs on a real Prometheus that scrapes a node, and has a result.
+# Tests the panels of contrib/grafana/dashboard.json: each query has a result in a real Prometheus that scrapes a node.
 #
-# A plain Perl test, which takes the ports TEST_NGINX_PORT + 2, + 4 and + 6.
+# This is a plain Perl test. It uses the ports TEST_NGINX_PORT + 2, + 4 and + 6.
 
 use strict;
 use warnings;
@@ -63,7 +63,7 @@ my %ids;
 for my $panel (@{$dashboard->{panels}}) {
     ok(!$ids{$panel->{id}}++ && $panel->{title}, "$panel->{title}: its number is its own");
     for my $target (@{$panel->{targets}}) {
-        # As Grafana replaces its variables.
+        # Replaces the variables as Grafana does.
         my $query = $target->{expr} =~ s/\$__rate_interval/1m/gr =~ s/\$(?:instance|namespace)\b/.*/gr;
         my $result;
         $node->wait_for($panel->{title}, sub { $load->(); $result = query($query); !$result || @$result });

@@ -61,7 +61,7 @@ __DATA__
 --- error_code eval
 [200, 200, 429, 429, 429]
 --- response_headers_like eval
-# In the next window, n hits count less with every moment: until n * 1/n + 1 is 2.
+# In the next window, the weight of the n hits decreases until n * 1/n + 1 is 2.
 my $wait = sub { my ($n) = @_; main::seconds_left(31622400 - 31622400 / $n) };
 ['Retry-After: ', 'Retry-After: ', map { 'Retry-After: ' . $wait->($_) } 3, 4, 5]
 
@@ -376,7 +376,7 @@ Come back later.
 --- request eval
 [map { ("POST /$_\nbody", "GET /named/$_", "GET /other/$_", "GET /moved/$_", "HEAD /none/$_") } 408, 430, 494 .. 498, 508, 599]
 --- error_code eval
-# With a page that names no other status, nginx makes 400 of what it uses for wrong requests by TLS.
+# For 494 to 497, which nginx uses for invalid requests over TLS, it sends 400 if the error page sets no other status.
 [map { my $named = /49[4-7]/ ? 400 : $_; ($named, $named, 418, 303, $_) } 408, 430, 494 .. 498, 508, 599]
 --- response_body_like eval
 [(('Come back later.') x 3, '303 See Other', '\A\z') x 9]

@@ -1,5 +1,5 @@
-# Common functions of the benchmarks: servers that end with the program, their processor time, and
-# medians.
+# Common functions of the benchmarks: servers that are stopped when the program exits, their processor
+# time, and medians.
 package Bench;
 
 use strict;
@@ -19,7 +19,7 @@ our @EXPORT_OK = qw(
 );
 
 my $main  = $$;
-my $ports = 0;    # those that were tried
+my $ports = 0;    # the number of ports that were tried
 my @started;
 END {
     local $?;
@@ -28,7 +28,7 @@ END {
 $SIG{INT} = $SIG{TERM} = sub { exit 130 };
 $SIG{PIPE} = 'IGNORE';
 
-# A directory that workers can read, for as long as the program runs.
+# Makes a temporary directory that workers can read. It is removed when the program exits.
 sub work_dir {
     my $dir = tempdir(CLEANUP => 1);
     chmod 0755, $dir;
@@ -49,8 +49,9 @@ sub write_results {
     write_file($file, map { $json->encode($_) . "\n" } @lines);
 }
 
-# Starts an nginx with a directory and a port of its own; returns these, its log, its master, and the
-# workers, which are there. workers: how many; main, http, server, location: more of its configuration.
+# Starts an nginx with its own directory and port and waits for its workers. Returns the directory, the
+# port, the log, the master process and the workers. workers: their number; main, http, server, location:
+# directives to add to these levels.
 sub start_nginx {
     my ($nginx, $dir, %conf) = @_;
     my $it = {dir => $dir, port => free_port(), log => "$dir/error.log"};
@@ -130,8 +131,8 @@ sub stop {
     @started = grep { $_ != $pid } @started;
 }
 
-# The next port on which nobody listens: of the 20 from PORT on, as tests are given them, or from 18000 on. The system
-# gives none of these to a client before a server has it.
+# Returns the next port on which no process listens: one of the 20 ports from PORT on, as for tests, or a port from
+# 18000 on. These are not ephemeral ports, so that no client takes one before the server does.
 sub free_port {
     my ($first, $count) = defined $ENV{PORT} ? ($ENV{PORT}, 20) : (18_000, 800);
     for (1 .. $count) {
@@ -164,9 +165,9 @@ sub count {
         or die "not all were answered by 200:\n$said\n", `tail $it->{log}`;
 }
 
-# Asks a server for a second, for so many keys at random (see random.lua), by 64 connections of a client that a command
-# may run; returns how many requests were answered, how many in a second, and the median of how long
-# one took, in microseconds.
+# Sends requests to a server for one second, for this number of random keys (see random.lua), on 64 connections. A
+# command may run the client. Returns the number of responses, the number in a second, and the median latency in
+# microseconds.
 sub load {
     my ($it, $keys, @command) = @_;
     my @wrk    = (qw(wrk -t 1 -c 64 -d 1s -s), "$FindBin::Bin/random.lua", "http://127.0.0.1:$it->{port}");

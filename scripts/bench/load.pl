@@ -1,14 +1,16 @@
 #!/usr/bin/env perl
-# Measures requests under load: throughput, processor time and latency, over bare nginx and beside
-# peers. All contestants' servers run all the time, and are asked in turn, in another order each
-# round, so that they share whatever else the machine does; what is compared is the median over all
-# rounds of a contestant's figure over that of bare nginx in the same round.
+# Measures requests under load: throughput, processor time and latency, compared with bare nginx and
+# with other limiters. The servers of all contestants run all the time. Each round measures them one
+# after another, in a new order, so that other load on the machine affects all of them. The result of
+# a contestant is the median, over all rounds, of its figure divided by that of bare nginx in the
+# same round.
 #
 #   load.pl NGINX MODULE LUA_MODULES WORKERS KEYS ROUNDS RESULTS [CONTESTANT...]
 #
-# LUA_MODULES is the directory of ndk_http_module.so and ngx_http_lua_module.so. KEYS (a number, or
-# zipf:NUMBER: see random.lua) are counted before anything is measured, and asked for at random. With one worker, that and its client
-# have a processor each. RESULTS is written: a line for each contestant, in JSON.
+# LUA_MODULES is the directory of ndk_http_module.so and ngx_http_lua_module.so. KEYS is a number, or
+# zipf:NUMBER: see random.lua. All keys are counted before the measurement, and requested at random. With one
+# worker, the worker and the client have one processor each. The program writes RESULTS: one line of JSON for
+# each contestant.
 use strict;
 use warnings;
 
@@ -62,7 +64,7 @@ my $lua_redis = <<"LUA";
     if answer ~= ':0' then return ngx.exit(429) end
 LUA
 
-# Room for all keys, with what they may need at most.
+# The zone has room for all keys, even if each needs its largest size.
 my ($number)  = $keys =~ /(\d+)$/;
 my $zone      = max(32, int($number * 640 / 1048576) + 1) . 'm';
 my $limit_req = "limit_req_zone \$arg_k zone=requests:$zone rate=1r/s;";
@@ -173,7 +175,7 @@ sub ratio {
 # Runs one round of a contestant.
 sub measure {
     my ($it) = @_;
-    # Reserves that nobody uses while others are measured are given back.
+    # Fills the reserves, because unused ones are given back while others are measured.
     load($it, $keys, @client_by) if $it->{reserves};
     my ($cpu, $store) = (cpu($it->{workers}->@*), cpu($it->{stores}->@*));
     my $of = load($it, $keys, @client_by);

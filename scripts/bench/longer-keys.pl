@@ -1,11 +1,11 @@
 #!/usr/bin/env perl
-# Fills a zone with short keys, and then asks for longer ones that are new, each twice with a limit of
-# one: tells how many were refused at once, and how many were admitted twice, so not counted.
+# Fills a zone with short keys, and then requests new longer keys, each twice with a limit of one. Prints
+# how many were rejected at once, and how many were admitted twice, which means that they were not counted.
 #
 #   longer-keys.pl NGINX MODULE LUA_MODULES KEYS NEW RESULTS
 #
-# LUA_MODULES is the directory of ngx_http_lua_module.so. All zones have 1 MB, of which KEYS short keys
-# should leave nothing. RESULTS is written: a line for each contestant, in JSON.
+# LUA_MODULES is the directory of ngx_http_lua_module.so. All zones have 1 MB, which KEYS short keys
+# should fill. The program writes RESULTS: one line of JSON for each contestant.
 use strict;
 use warnings;
 

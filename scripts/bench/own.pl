@@ -1,6 +1,6 @@
 #!/usr/bin/env perl
-# Prints how many instructions of an object file were executed, from what callgrind wrote. Unlike all
-# instructions of a process, these do not depend on where malloc happens to find memory.
+# Prints the number of executed instructions of an object file, from the output of callgrind. Unlike the
+# instructions of the whole process, it does not depend on where malloc finds memory.
 #
 #   own.pl CALLGRIND_OUT OBJECT         OBJECT: the end of its path
 use strict;

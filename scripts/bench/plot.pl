@@ -1,9 +1,10 @@
 #!/usr/bin/env perl
-# Draws a figure of all contestants, with the interval in which it is where there is one: an SVG.
+# Draws a figure of all contestants as an SVG, with its confidence interval where there is one.
 #
 #   plot.pl RESULTS TITLE FIGURE [SECTION]
 #
-# RESULTS: a line for each contestant, in JSON; of those with a SECTION, which begins so.
+# RESULTS has one line of JSON for each contestant. With SECTION, only lines whose section begins with it are
+# used.
 use strict;
 use warnings;
 

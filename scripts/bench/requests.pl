@@ -1,7 +1,7 @@
 #!/usr/bin/env perl
 # Sends a number of requests over one keep-alive connection, one after the other, and dies unless
-# each is answered by 200. For counting instructions: the same bytes every time, which no
-# load generator promises.
+# each response is 200. It is used to count instructions, because it sends the same bytes every time,
+# which no load generator guarantees.
 #
 #   requests.pl PORT COUNT same|new      the key (argument k): always the same, or always new
 use strict;

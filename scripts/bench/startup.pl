@@ -1,12 +1,12 @@
 #!/usr/bin/env perl
-# Measures how long nginx takes to start, and to reload its configuration, with a large zone full of
-# keys, beside bare nginx, twice: until all new workers are there, and one has answered. They take
-# turns.
+# Measures the time in which nginx starts and reloads its configuration with a large zone full of
+# keys, compared with two instances of bare nginx. The time ends when all new workers run and one has
+# responded. The contestants take turns.
 #
 #   startup.pl NGINX MODULE ZONE KEYS ROUNDS RESULTS
 #
-# ZONE is the zone's size; so many KEYS are counted in it before it is reloaded. RESULTS is written: a
-# line for each of start and reload and each contestant, in JSON.
+# ZONE is the size of the zone. KEYS is the number of keys that are counted before the reload. The program
+# writes RESULTS: one line of JSON for each contestant, for start and for reload.
 use strict;
 use warnings;
 
@@ -86,7 +86,7 @@ sub millis {
     return 1000 * (time - $begin);
 }
 
-# Waits for an answer.
+# Waits for a response.
 sub answer {
     my ($it) = @_;
     wait_for($it);

@@ -1,12 +1,13 @@
 #!/usr/bin/env perl
-# Measures sync cycles between two nodes and a real Redis: how long one takes that pushes many changed
-# keys, and one that fetches them; and how long Redis and the nodes' threads work meanwhile.
+# Measures sync cycles between two nodes and a real Redis: the time of a cycle that pushes many changed
+# keys and of one that fetches them; and the processor time of Redis and of the nodes' threads.
 #
 #   sync.pl NGINX MODULE LIVE CHANGED ROUNDS RESULTS
 #
-# LIVE keys of 32 bytes are counted before. In each round, CHANGED of them are hit on one node, and
-# nobody asks either until both have synced. So what the thread of an event loop works then is all for
-# cycles, and none of them holds it for longer. RESULTS is written: a line for each row, in JSON.
+# LIVE keys of 32 bytes are counted before. Each round hits CHANGED of them on one node, and makes no
+# requests until both nodes have synced. Therefore the processor time of the event loop's thread is all
+# for cycles, and bounds the time for which a cycle holds the event loop. The program writes RESULTS: one
+# line of JSON for each row.
 use strict;
 use warnings;
 

@@ -1,4 +1,4 @@
-# The nodes, the store and the proxies between them, and how each kind of fault is made and undone.
+# The nodes, the store and the proxies between them; and the functions that make and undo each kind of fault.
 
 package Cluster;
 
@@ -16,32 +16,32 @@ use constant PASSWORD => 's3cret-of-chaos';
 # nodes have reserves.
 our @NAMESPACES;
 
-# The namespaces after which stores are named. Each has its own connections, so that synced and
-# synchronous ones get their share of the faults of connections.
+# The namespaces after which the store blocks are named. Each block has its own connections, so that faults of
+# connections affect both synced and synchronous namespaces.
 my @store_names;
 
 # The windows in which both count, in days.
 our @DAYS = (366, 360, 300);
 
-# nodes => how many; port => the first of the ports: one for each of the nodes, two for the proxies of
-# each, if there are any, and those of the store; store => the class of what they share.
+# nodes => their number; port => the first port. Each node uses one port, and two more for its proxies, if it has
+# any; the store uses the next ones. store => the class of the shared store.
 #
-# A store, such as RedisStore.pm, has these:
+# The class of a store, such as RedisStore.pm, has these methods:
 #
-#   kinds             its faults, as in Plan.pm, each with what makes it and what undoes it
-#                     (`begin`, `undo`): given the store, the fault, and this
-#   new               port => the first of its own, password => what nodes need
-#   keep(BOOLEAN)     whether the rounds from now on are such that it keeps what it has; of earlier
-#                     ones of that kind, what was kept may be there again
-#   ready             waits until no fault has anything to do any more
-#   conf(PORT)        of a block `ratelimit_store`; PORT is the proxy that it leads to, if there is one
-#   decides           what it decides, if not all: see Load.pm
-#   decides_within    the time that requests wait for that, if not 100ms
-#   may_refuse_all    is there if a limit need not be reached when a request is rejected
-#   clock(NODE)       how far that node's clock is off, such as +3s; missing if none is
+#   kinds             its kinds of faults, as in Plan.pm, each with functions that make and undo it
+#                     (`begin`, `undo`); their arguments are the store, the fault and the cluster
+#   new               port => the first port of the store, password => the password of nodes
+#   keep(BOOLEAN)     sets whether the store keeps its data in the next rounds; data from earlier rounds
+#                     of that kind may return
+#   ready             waits until all faults have finished
+#   conf(PORT)        the contents of a block `ratelimit_store`; PORT is the port of the proxy, if any
+#   decides           the kinds of requests that the store decides, if not all: see Load.pm
+#   decides_within    the timeout of synchronous requests, if not 100ms
+#   may_refuse_all    defined if a request can be rejected before the limit is reached
+#   clock(NODE)       the offset of the clock of a node, such as +3s; missing if all clocks are right
 #   has_way           whether there are proxies between each node and the store
-#   way               what those need to know of the store; see Proxy.pm
-#   totals, total     as those of Redis.pm
+#   way               the options of the proxies for this store; see Proxy.pm
+#   totals, total     as in Redis.pm
 sub new {
     my ($class, %self) = @_;
     my $self = bless {%self, marks => 0, cycles => {ok => 0, error => 0}, logs => []}, $class;

@@ -1,10 +1,11 @@
-# Clients of one node, and their ledger: for each counter the `answered` hits, which must be
-# counted, and the `open` ones, which may be: requests that were never answered, since their worker
-# was killed or closed the connection just when they arrived; and requests that were answered with
-# 503, since the store did not decide in time.
+# Clients of one node, and their ledger. For each counter, the ledger has the `answered` hits, which
+# must be counted, and the `open` hits, which may be counted. A hit is open if its request got no
+# response, because its worker was killed or closed the connection when it arrived, or if it got a 503,
+# because the store did not decide in time.
 #
-# Amounts are in thousandths of a hit. A counter is named by its namespace, its window and its key:
-# `api 366d hot`; one of an algorithm other than fixed and sliding windows by that, too: `now moving-366d hot`.
+# Amounts are in thousandths of a hit. The name of a counter has its namespace, its window and its key:
+# `api 366d hot`. For algorithms other than fixed and sliding windows, it also has the algorithm:
+# `now moving-366d hot`.
 
 package Load;
 
@@ -37,7 +38,7 @@ my %algorithms = (
     elastic => sub { my ($days, $limit) = @_; return "now limit=$limit/${days}d window=elastic" },
     rate    => sub { my ($days, $limit) = @_; return "now rate=1/${days}d burst=" . ($limit - 1) },
 );
-# Their limits, in hits, by days.
+# The limits of these rules, in hits, by the days of the window.
 my %limits_of_days = (366 => 20, 360 => 2);
 
 # The rules of the locations for requests, with the counters that they charge.
@@ -73,7 +74,7 @@ sub rule_of {
 # `nothing`.
 our $decided = 'all';
 
-# The number of kinds of requests in `request` that this leaves.
+# The number of kinds of requests that `request` draws from, by $decided.
 my %kinds = (all => 165, windows => 145, nothing => 100);
 
 sub rules {
@@ -84,7 +85,7 @@ sub rules {
     return map { $_ => $rules{$_}{rule} } @names;
 }
 
-# The locations for counters of `now` with these algorithms, by their names of windows.
+# Returns the locations for counters of `now` with these algorithms, by window name.
 sub asks {
     return if $decided ne 'all';
     return map {
@@ -107,8 +108,8 @@ sub limit {
     return defined $limit ? 1000 * $limit : undef;
 }
 
-# A process that makes requests to a node, on `connections` at once, altogether `rate` in a second,
-# for keys that begin with `prefix`, until it is told to end. file => where the ledger goes.
+# Starts a process that makes requests to a node, on `connections` connections, `rate` requests in a
+# second in total, for keys that begin with `prefix`, until `stop`. file => the file of the ledger.
 sub new {
     my ($class, %self) = @_;
     my $self = bless {%self}, $class;
@@ -125,14 +126,14 @@ sub new {
     return $self;
 }
 
-# Tells the process that all faults are undone, and that it must end. It ends when it has got no 503
-# for a while.
+# Tells the process that all faults are undone and that it must exit. It exits when it has received no
+# 503 for a while.
 sub stop { my ($self) = @_; syswrite $self->{ender}, '.' }
 
-# Waits until it has ended; returns the ledger: `counters`, by name, each with what was `answered`,
-# what is `open`, and the number of requests that were `rejected`; the numbers of `requests` by
-# namespace and outcome; when the `slow` ones were made and answered, by namespace; and for how many
-# seconds there were still `errors` when all faults were undone.
+# Waits until the process has exited; returns the ledger: `counters` by name, each with the `answered`
+# and the `open` hits and the number of `rejected` requests; the number of `requests` by namespace and
+# outcome; the start and end of `slow` requests by namespace; and the time in seconds for which
+# `errors` continued after all faults were undone.
 sub ledger {
     my ($self) = @_;
     local $?;
@@ -151,10 +152,11 @@ sub ledger {
     return \%ledger;
 }
 
-# Longest time of an answer that is not recorded as slow.
+# A request that takes longer is recorded as slow; in seconds.
 use constant SLOW => 0.02;
 
-# Seconds without a 503 before it ends, and seconds after which it ends in any case.
+# The time in seconds without a 503 after which the process exits, and the time after which it exits
+# in any case.
 use constant {
     CALM => 1,
     BACK => 60,
@@ -230,7 +232,7 @@ sub request {
     return ($algorithms[rand @algorithms], "$prefix-crowd", 1000);
 }
 
-# Handles an answer.
+# Handles a response.
 sub listen {
     my ($self, $slot) = @_;
     my $ended = !sysread $slot->{socket}, $slot->{answer}, 65536, length($slot->{answer} // '');

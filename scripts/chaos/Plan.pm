@@ -1,9 +1,9 @@
 # Plans faults. A plan depends only on its seed.
 #
-# Faults overlap, unless they exclude each other: each takes what it needs (`takes`), alone or,
-# where that is marked `shared`, with others that share it. There are the `store`, and of each node,
-# by number, its way to the store (`net 1`), its processes (`workers 1`) and its configuration
-# (`conf 1`); a store may have more of its own.
+# Faults overlap unless they exclude each other. Each fault locks the resources that it needs
+# (`takes`); faults that mark a resource as `shared` can use it together. The resources are the
+# `store` and, for each node by number, its connections to the store (`net 1`), its processes
+# (`workers 1`) and its configuration (`conf 1`). A store may add more.
 
 package Plan;
 
@@ -12,15 +12,15 @@ use warnings;
 
 use List::Util qw(none sum0);
 
-# For each kind of fault
-#   weight   how often it comes, compared with others
-#   rounds   in which rounds it may: `losing` and `keeping`; see chaos.sh
-#   hold     how long it lasts at least and at most, in seconds; no such time: it is over at once
-#   rest     for how many seconds more nobody else gets what it needs
-#   draw     what else is random, given the plan, as a hash
-#   takes    what it needs, given the fault
+# The options of each kind of fault:
+#   weight   its relative frequency
+#   rounds   the rounds in which it may occur: `losing`, `keeping` or `both`; see chaos.sh
+#   hold     its shortest and longest duration in seconds; without it, the fault ends at once
+#   rest     the time in seconds for which its resources stay locked after its end
+#   draw     returns its random parameters as a hash; the argument is the plan
+#   takes    returns the resources that it needs; the argument is the fault
 #
-# Those of a store are in its class; see Cluster.pm.
+# The kinds of faults of a store are in the class of the store; see Cluster.pm.
 my %kinds = (
     # Ways to the store.
     'reset'             => {weight => 4, rounds => 'both', draw => \&some_nodes, takes => \&nets},

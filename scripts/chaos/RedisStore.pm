@@ -93,7 +93,7 @@ sub keep {
     $self->restart(1);
 }
 
-# Starts a killed store again; empty if it `is_empty`.
+# Starts a killed store again, without data if the fault has `is_empty`.
 sub restart {
     my ($self, $is_empty) = @_;
     my $store = $self->{present};

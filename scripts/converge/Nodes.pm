@@ -15,9 +15,9 @@ use constant COUNT => 10;
 
 my $runs = 0;
 
-# Starts a store and the nodes. store: redis or postgres. mode: its name; settings: what its namespaces
-# say; limit: such as 1000/5s; algorithm; lanes: the pattern of each; total: whether all hits are counted
-# in a window that does not end, too.
+# Starts a store and the nodes. store: redis or postgres; mode: the name of the mode; settings: the
+# directives of its namespaces; limit: such as 1000/5s; algorithm; lanes: the pattern of each lane; total:
+# whether all hits are also counted in a window that does not end.
 sub start {
     my ($class, $nginx, $module, $store, $dir, %conf) = @_;
     $dir .= '/' . ++$runs;
@@ -25,7 +25,7 @@ sub start {
     my $self = bless {conf => \%conf}, $class;
     ($self->{limit}, $self->{window}) = $conf{limit} =~ m{^(\d+)/(\d+(?:\.\d+)?)s$} or die "no limit: $conf{limit}\n";
     my ($ask, $say) = $self->start_store($store, $dir);
-    # Warnings about a period that is long for a window, ten times.
+    # Hides ten equal warnings about a sync period that is long for the window.
     open my $stderr, '>&', \*STDERR or die "cannot keep stderr: $!\n";
     open STDERR, '>', "$dir/stderr" or die "$dir: $!\n";
     for my $number (1 .. COUNT) {
@@ -118,7 +118,7 @@ sub work {
     return {store => cpu(@store), nodes => cpu(map { @{$_->{workers}} } @{$self->{nodes}})};
 }
 
-# The processes of a Postgres: its shell's child, and that one's children.
+# Returns the processes of a Postgres: the child of its shell, and the children of that process.
 sub postgres_processes {
     my @servers = children(@_);
     return @servers, map { children($_) } @servers;
@@ -155,7 +155,7 @@ sub get {
     return join '', readline $socket;
 }
 
-# Ends nodes and store; the nodes push their remaining hits.
+# Stops the nodes and the store; the nodes push their remaining hits.
 sub stop {
     my ($self) = @_;
     Bench::stop($_->{master}) for @{$self->{nodes}};

@@ -1,12 +1,12 @@
 #!/usr/bin/env perl
-# What scripts/converge.sh runs: ten nodes and a store, hits that arrive at them, and how much the nodes
-# admit that one limiter for all of them would not. See there.
+# The program of scripts/converge.sh. It runs ten nodes and a store, sends hits to the nodes, and measures how
+# much more the nodes admit than a single limiter would. See scripts/converge.sh.
 #
 #   converge.pl GENERATOR NGINX MODULE STORE SEED WINDOWS LIMIT ALGORITHM RESULTS MODES PATTERNS
 #   converge.pl GENERATOR NGINX MODULE STORE SEED quick
 #
-# MODES and PATTERNS are names with commas between them. RESULTS is written: a line for each pattern in
-# each mode, in JSON. `quick` looks only at whether a hit is lost.
+# MODES and PATTERNS are lists of names, separated by commas. The program writes RESULTS: one line of JSON for each
+# pattern in each mode. `quick` only checks that no hit is lost.
 use strict;
 use warnings;
 

@@ -1,6 +1,6 @@
-# Runs a test file written for openresty's Test::Nginx::Socket: gives it the
-# functions its preamble calls, then takes its blocks one by one through an
-# nginx of their own.  Only modules that come with Perl are used.
+# Runs a test file for openresty's Test::Nginx::Socket: provides the functions
+# that its preamble calls, and runs each block with a new nginx.  It uses only
+# modules that come with Perl.
 package NginxTest;
 
 use strict;

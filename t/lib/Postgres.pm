@@ -117,10 +117,10 @@ sub start {
     }
 }
 
-# Whether it has ended by itself.
+# Returns whether the server has exited by itself.
 sub has_ended { return $_[0]{guard} && !-e "$_[0]{dir}/data/postmaster.pid" }
 
-# As if it had crashed, and as its administrator does.
+# `kill` stops the server as in a crash, `stop` as an administrator does.
 sub kill { $_[0]->end('crash') }
 sub stop { $_[0]->end('stop') }
 
@@ -138,7 +138,7 @@ sub runs  { defined $_[0]{guard} }
 sub pause { $_[0]->signal('STOP') }
 sub go_on { $_[0]->signal('CONT') }
 
-# Sends all of its processes a signal.
+# Sends a signal to all processes of the server.
 sub signal {
     my ($self, $signal) = @_;
     open my $file, '<', "$self->{dir}/data/postmaster.pid" or die "no postmaster.pid: $!\n";

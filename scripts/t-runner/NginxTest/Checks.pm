@@ -1,5 +1,5 @@
-# Compares what came back, and what nginx logged, with what a block expects.
-# How many checks each section counts for is the same as in Test::Nginx::Socket.
+# Compares the responses and the log of nginx with the expectations of a block.
+# Each section makes as many checks as in Test::Nginx::Socket.
 package NginxTest::Checks;
 
 use strict;
@@ -44,7 +44,8 @@ sub check_response {
     check_headers($name, $response, $expected->('response_headers_like'), 1);
 }
 
-# A section's value for one request: with many requests it has to be an array.
+# Returns the value of a section for one request.  With several requests, the
+# section must be an array.
 sub expected_for {
     my ($block, $section, $index, $many) = @_;
 
@@ -96,7 +97,8 @@ sub check_error_log {
     report_grave_lines($block, $lines);
 }
 
-# grep_error_log: the parts of the lines that match have to be grep_error_log_out.
+# Checks that the parts of log lines that match grep_error_log equal
+# grep_error_log_out.
 sub check_extract {
     my ($block, $lines, $repeat) = @_;
 
@@ -114,7 +116,8 @@ sub check_extract {
         : is($extract, expand($expected), $label);
 }
 
-# One check for each pattern: some line has it, or (no_error_log) none has.
+# Makes one check for each pattern: some line matches, or (no_error_log) no line
+# matches.
 sub check_patterns {
     my ($block, $section, $lines) = @_;
 
@@ -133,7 +136,8 @@ sub patterns_in {
     return grep { $_ ne '' } split /\n+/, $patterns;
 }
 
-# Grave messages are shown unless the block speaks of them; a failed assertion fails.
+# Shows severe log messages that the block does not mention.  A failed assertion
+# fails the test.
 sub report_grave_lines {
     my ($block, $lines) = @_;
 

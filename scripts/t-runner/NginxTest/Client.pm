@@ -1,5 +1,5 @@
-# The HTTP client: builds the requests of a block byte by byte, exchanges them
-# for what the server sends back, and splits that into responses.
+# The HTTP client: builds the requests of a block byte by byte, sends them, and
+# splits the received bytes into responses.
 package NginxTest::Client;
 
 use strict;
@@ -14,7 +14,7 @@ use NginxTest::Settings qw(%settings expand seconds);
 
 our @EXPORT_OK = qw(requests_of_block exchange parse_response);
 
-# The bytes to send, one text for each connection to make.
+# Returns the bytes to send, one string for each connection.
 sub requests_of_block {
     my ($block) = @_;
 
@@ -53,7 +53,8 @@ sub build_request {
     return join(' ', $method, $target // '/', $version // 'HTTP/1.1') . "\r\n$headers\r\n$body";
 }
 
-# Gives the lines for the request of this index, and whether its body is chunked.
+# Returns the header lines of the request with this index, and whether its body
+# is chunked.
 sub more_headers {
     my ($block, $index) = @_;
 
@@ -71,7 +72,8 @@ sub more_headers {
     return ($headers, $chunked);
 }
 
-# Sends the request, and gives all that the server sends until it closes.
+# Sends the request; returns all bytes that the server sends until it closes the
+# connection.
 sub exchange {
     my ($block, $unsent) = @_;
 
@@ -99,13 +101,13 @@ sub exchange {
         if (@$writable) {
             my $count = syswrite $socket, $unsent;
             substr $unsent, 0, $count // 0, '';
-            # After a failure the server takes no more; its answer may still come.
+            # After a failed write, the response may still arrive.
             $writing->remove($socket) if $unsent eq '' || !defined $count && !$!{EAGAIN};
         }
     }
 }
 
-# Takes the first response off the bytes; `left` is what follows it.
+# Parses the first response; `left` has the bytes that follow it.
 sub parse_response {
     my ($block, $bytes, $is_head) = @_;
 
@@ -131,7 +133,7 @@ sub parse_response {
     return \%response;
 }
 
-# Gives the body, and what follows the last chunk.
+# Returns the body, and the bytes after the last chunk.
 sub decode_chunks {
     my ($block, $bytes) = @_;
 

@@ -2,8 +2,9 @@
 # `--- name [filters]` over a text, or `--- name [filters]: value`.
 package NginxTest::Format;
 
-# Runs Perl code of a test file; first in this file, so that it sees no
-# variable of ours.  An undefined variable in it is an error, not an empty text.
+# Runs Perl code of a test file.  This function comes first in the file, so that
+# the code sees no variable of the runner.  An undefined variable in the code is
+# an error, not an empty string.
 sub evaluate {
     package NginxTest::Sandbox;
     use strict;
@@ -32,7 +33,8 @@ my %known_section = map { $_ => 1 } qw(
     error_log no_error_log grep_error_log grep_error_log_out
 );
 
-# Of the sections in one line, the genuine module silently ignores all but the first.
+# Sections that exclude each other, one group in a line: Test::Nginx::Socket
+# silently ignores all but the first one of a group.
 my @exclusive_sections = (
     [qw(raw_request pipelined_requests request)],
     [qw(error_code_like error_code)],

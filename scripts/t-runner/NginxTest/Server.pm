@@ -30,8 +30,8 @@ sub prepare {
     $error_log_position = 0;
 }
 
-# Removes only what nginx and this runner put there: should TEST_NGINX_SERVROOT
-# name a directory with anything else in it, that survives and the run ends.
+# Removes only files of nginx and of this runner.  If the directory
+# TEST_NGINX_SERVROOT has any other file, the run fails and the file is kept.
 sub make_empty_server_root {
     my ($root, $other) = (path(), pid_in_file());
     die "process $other runs in $root: stop it first\n" if $other && is_running($other);
@@ -113,7 +113,7 @@ $server
 END
 }
 
-# Gives the wait status of the nginx command; 0 means that it is listening.
+# Starts nginx; returns the wait status of the command.  0 means that it listens.
 sub start {
     my ($block) = @_;
 
@@ -144,7 +144,7 @@ sub stop {
     kill QUIT => $pid;
     return if wait_until($settings{timeout}, $gone);
     warn "nginx $pid does not stop on QUIT; killing it\n";
-    kill KILL => -$pid;    # as a daemon, it leads a process group of its own
+    kill KILL => -$pid;    # a daemon leads its own process group
     wait_until($settings{timeout}, $gone);
 }
 
@@ -160,7 +160,7 @@ sub pid_in_file {
     return (<$file> // '') =~ /^(\d+)\n/ ? $1 : undef;
 }
 
-# A process that ended, but that its parent did not notice yet (Z), does not run.
+# Returns whether a process is running.  A zombie (Z) is not.
 sub is_running {
     my ($pid) = @_;
     open my $file, '<', "/proc/$pid/stat" or return kill 0, $pid;
@@ -177,8 +177,9 @@ sub wait_until {
     return 1;
 }
 
-# The lines added since the last call for this block (all lines, after
-# check_accum_error_log).  nginx may log after the response: hence the pause.
+# Returns the lines that were added since the last call for this block (all
+# lines, after check_accum_error_log).  It pauses first, because nginx may log
+# after the response.
 sub error_log_lines {
     sleep 3 * $settings{sleep};
     open my $log, '<', path('logs/error.log') or return [];

@@ -1,5 +1,5 @@
-# What a run is told by the environment or by a test file's preamble, and the
-# expansion of $TEST_NGINX_* in the texts of the blocks.
+# The settings of a run, from the environment and the preamble of a test file;
+# and the expansion of $TEST_NGINX_* in the texts of the blocks.
 package NginxTest::Settings;
 
 use strict;
@@ -52,7 +52,7 @@ sub value_of {
     return $ENV{$name} // die "\$$name is used in a block, but not in the environment\n";
 }
 
-# A time as sections write it (`2`, `2s` or `200ms`), in seconds.
+# Parses a time of a section (`2`, `2s` or `200ms`); returns seconds.
 sub seconds {
     my ($time) = @_;
     my ($number, $unit) = $time =~ /^\s*([\d.]+)(ms|s)?\s*$/ or die "not a time: $time\n";
