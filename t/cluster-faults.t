@@ -398,7 +398,7 @@ subtest 'the worker that syncs is stopped during its push, and wakes when anothe
 
 done_testing();
 
-# Counts. All requests use the key k.
+# The hits that were made. All requests use the key k.
 
 my $counted;
 sub counted { return $counted }

@@ -172,7 +172,7 @@ __DATA__
 --- error_code eval
 [200, 429, 429]
 --- response_headers_like eval
-# Sliding: any moment after the window's end, the rate is below the limit.
+# The window is sliding, so that the rate is below the limit at any time after its end.
 ['Retry-After: ', ('Retry-After: ' . main::seconds_left()) x 2]
 
 

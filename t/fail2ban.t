@@ -1,6 +1,6 @@
-# The filter contrib/fail2ban/nginx-rate-limiting.conf, with fail2ban's own tool and the error log of a node.
+# Tests the filter contrib/fail2ban/nginx-rate-limiting.conf with fail2ban's own tool and the error log of a node.
 #
-# A plain Perl test, which takes the port TEST_NGINX_PORT + 2.
+# This is a plain Perl test. It uses the port TEST_NGINX_PORT + 2.
 
 use strict;
 use warnings;
@@ -29,7 +29,7 @@ $node->start(
     },
 );
 
-# Texts by which a client tries to have others banned.
+# Strings with which a client tries to get others banned.
 my $forged = 'x, rule nginx.conf:1, client: 203.0.113.66, server: ';
 my @forged = (
     $forged, qq(", limit 1, rate 2, cost 1, rule a, client: 203.0.113.66, server: ),

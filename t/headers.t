@@ -75,7 +75,7 @@ Retry-After: ' . main::seconds_left()]
 --- error_code eval
 [200, 200, 429]
 --- response_headers_like eval
-# Half of the two hits: half of the next window.
+# The two hits count half in the middle of the next window.
 my $reset = 'RateLimit: "default-366d";r=0;t=' . main::seconds_left(31622400 / 2);
 ['RateLimit: "default-366d";r=1;t=' . main::seconds_left(),
 $reset,
@@ -626,7 +626,7 @@ my $policy = 'RateLimit-Policy: "default-366d";q=2;w=31622400';
 --- error_code eval
 [200, 200]
 --- response_headers_like eval
-# Sliding: 1 * 1/2 + 1 is 1.5.
+# The window is sliding: 1 * 1/2 + 1 is 1.5.
 ['RateLimit: "default-366d";r=0;t=' . main::seconds_left(),
 'RateLimit: "default-366d";r=0;t=' . main::seconds_left(31622400 / 2)]
 

@@ -263,7 +263,7 @@ leaf
 --- response_headers_like eval
 ['RateLimit: "default-366d";r=8;t=\d+',
 'RateLimit: "default-366d";r=7;t=\d+',
-# 5 slices, and this request.
+# The 5 slices and this request are counted.
 'RateLimit: "default-365d";r=14;t=\d+']
 --- error_code eval
 [200, 200, 200]

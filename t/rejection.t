@@ -972,8 +972,8 @@ GET /page.txt
 qr/logged wait: <.*?>/
 --- grep_error_log_out eval
 my ($any, $above) = (main::seconds_between(0, 600), main::seconds_between(603, 600));
-# 40 waits of the range, not all the same, and some of them above what it would be without: the
-# patterns have room for 600 seconds until the request is made.
+# The 40 waits are in the range, they are not all equal, and some are longer than without the range.
+# The patterns allow 600 seconds until the request is made.
 qr/\Alogged wait: <->\n(?=(?:.*\n)*logged wait: <$above>)(?!logged wait: <(\d+)>\n(?:logged wait: <\1>\n)*\z)(?:logged wait: <$any>\n){40}\z/
 
 
