@@ -3,12 +3,14 @@
 # each response is 200. It is used to count instructions, because it sends the same bytes every time,
 # which no load generator guarantees.
 #
-#   requests.pl PORT COUNT same|new      the key (argument k): always the same, or always new
+#   requests.pl PORT COUNT same|new [PAUSE]      the key (argument k): always the same, or always new;
+#                                               seconds between two requests, 0 by default
 use strict;
 use warnings;
 use IO::Socket::INET;
+use Time::HiRes qw(sleep);
 
-my ($port, $count, $keys) = @ARGV;
+my ($port, $count, $keys, $pause) = @ARGV;
 my $nginx = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port)
     or die "port $port: $@\n";
 for my $i (1 .. $count) {
@@ -25,4 +27,5 @@ for my $i (1 .. $count) {
         $missing = $end + 4 + $length - length $answer;
     }
     $answer =~ m{\AHTTP/1\.1 200 } or die "request $i: $answer\n";
+    sleep $pause if $pause;
 }
