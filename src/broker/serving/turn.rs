@@ -61,6 +61,9 @@ impl Turn {
     ) -> Option<(Term, bool)> {
         let mut looks = TenureLooks::default();
         let mut is_ending = false;
+        // Time since the last look at the tenure. A worker that ends checks its questions more often
+        // than a broker beats.
+        let mut since_look = BEAT;
         loop {
             is_ending = is_ending || (&mut ending).now_or_never().is_some();
             if is_ending && !self.has_questions() {
@@ -68,8 +71,11 @@ impl Turn {
             }
             self.want_lock();
             let (tenure, has_lock) = (self.queues.tenure()?, self.has_lock());
-            if let Some(turn) = tenure.look(&mut looks, has_lock) {
-                return Some(turn);
+            if has_lock || since_look >= BEAT {
+                since_look = Duration::ZERO;
+                if let Some(turn) = tenure.look(&mut looks, has_lock) {
+                    return Some(turn);
+                }
             }
             if has_lock && tenure.is_unlocked() {
                 // The lock belongs to the process that serves without it.
@@ -79,6 +85,7 @@ impl Turn {
                 true => LAST_LOOK,
                 false => BEAT,
             };
+            since_look = since_look.saturating_add(look);
             let next = tokio::time::sleep(look);
             let change = async {
                 match has_lock {
