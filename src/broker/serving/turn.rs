@@ -151,3 +151,49 @@ impl Turn {
         });
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::sync::atomic::Ordering::Release;
+
+    use tokio::runtime::LocalRuntime;
+
+    use super::*;
+    use crate::broker::client::Client;
+    use crate::policy::algorithm::StoredKind;
+    use crate::store::contract::decision::Question;
+    use crate::store::contract::strategy::Shard;
+
+    #[test]
+    fn a_worker_that_ends_leaves_a_broker_alone_that_beats() {
+        let queues = Arc::new(SharedQueues::new(2, 1).unwrap());
+        let client = Client::new(queues.clone(), 1).unwrap();
+        let shard = Shard { namespace: "api".into(), number: 0 };
+        assert!(client.ask(0, Some(1), u64::MAX, &Question::trial(shard, StoredKind::Windows)));
+        client.send();
+        let runtime = LocalRuntime::new().unwrap();
+        runtime.block_on(async {
+            // The broker of the other worker, which is busy, and does not take the question.
+            let tenure = queues.tenure().unwrap();
+            let (term, _) = tenure.look(&mut TenureLooks::default(), true).unwrap();
+            let beats = async {
+                for _ in 0..3 {
+                    tokio::time::sleep(BEAT).await;
+                    tenure.beat(term, true).unwrap();
+                }
+            };
+            let mut turn = Turn::new(queues.clone(), 1);
+            // As if a thread waited for the lock: one of this process would get it.
+            turn.lock.state.store(WAITING, Release);
+            {
+                let waiting = pin!(turn.wait(core::future::ready(())));
+                assert!(matches!(select(waiting, pin!(beats)).await, Either::Right(_)));
+            }
+            // It takes over when the broker ends.
+            tenure.end(term);
+            turn.lock.state.store(LOCKED, Release);
+            assert!(matches!(turn.wait(core::future::ready(())).await, Some((_, false))));
+            turn.end();
+        });
+    }
+}
