@@ -41,14 +41,13 @@ impl<'l> StoreWait<'l> {
         self.timer.set(millis);
     }
 
-    /// Asks a decider if its circuit is closed. The answer has the wait's number. Returns whether
-    /// the decider was asked.
+    /// Asks a decider whose circuit is closed. The answer has the wait's number. Returns whether the
+    /// decider was asked.
     pub(super) fn ask(&self, decider: usize, question: &Question) -> bool {
         let Some(begun) = self.begun.get() else {
             return false;
         };
-        let is_asked = sync::check_circuit(decider)
-            && sync::ask(decider, Some(self.id), begun.deadline, question);
+        let is_asked = sync::ask(decider, Some(self.id), begun.deadline, question);
         self.begun.set(Some(Begun { decider: is_asked.then_some(decider), ..begun }));
         is_asked
     }

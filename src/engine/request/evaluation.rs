@@ -6,7 +6,7 @@ use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::window::Clock;
-use crate::table::{Admission, AskedHit, Counted, Identity, Key, Outcome, Receipt};
+use crate::table::{Admission, AskedHit, Counted, Counter, Identity, Key, Outcome, Receipt};
 
 /// The evaluation of a request under its limits, all of which must admit it.
 #[derive(Debug)]
@@ -238,9 +238,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         cost: Hits,
         clock: &impl Clock,
     ) {
-        // Notes a rate that the request has brought.
-        bound.at(hits);
-        let Verdict { hits, reading, admitted, .. } = bound.verdict(hits, *key, cost, clock);
+        let Verdict { hits, reading, admitted, .. } =
+            bound.verdict_in(bound.at(hits), *key, cost, clock);
         self.note(bound, hits, key, cost, reading, admitted);
     }
 
@@ -313,9 +312,19 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
 }
 
 impl BoundLimit<'_> {
-    /// Returns what the limit, of `told` hits or of this rate, says about a hit of `key`. Changes nothing.
+    /// Returns the verdict of the limit, of `told` hits or of this rate, on a hit of `key`. Changes nothing.
     pub fn verdict(&self, told: Hits, key: Key<'_>, cost: Hits, clock: &impl Clock) -> Verdict<'_> {
-        let (counter, hits) = (self.counter_at(told), self.limit.most(told));
+        self.verdict_in((self.counter_at(told), self.limit.most(told)), key, cost, clock)
+    }
+
+    /// Returns the verdict by a counter and its limit, as [`BoundLimit::at`] returns them.
+    fn verdict_in(
+        &self,
+        (counter, hits): (Counter, Hits),
+        key: Key<'_>,
+        cost: Hits,
+        clock: &impl Clock,
+    ) -> Verdict<'_> {
         let reading = self.table.read_for(&counter, key, AskedHit { limit: hits, cost }, clock);
         let admitted = admits(&self.limit, hits, reading, Hits::ZERO, cost);
         Verdict { limit: &self.limit, hits, reading, cost, admitted }

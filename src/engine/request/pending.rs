@@ -1,6 +1,7 @@
 //! A request's decision while stores are asked about it: the next question, and the result of the
 //! answers or of their absence.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use smallvec::smallvec;
@@ -80,7 +81,7 @@ impl PendingDecision {
         &mut self,
         known: Option<&RejectionCache>,
         checks: &[LimitCheck<'_, '_>],
-        now: core::time::Duration,
+        now: Duration,
     ) {
         let known = known.filter(|_| self.is_pending() && !self.counts_rejected);
         if let Some(answered) = known.and_then(|known| known.recall(checks, now)) {

@@ -121,13 +121,12 @@ impl<'n, 'm> Syncer<'n, 'm> {
         let now = surroundings.uptime();
         for (shard, holder) in self.shards.iter().zip(holders) {
             let sign = shard.state().holder_sign();
-            if sign == holder.sign && now.saturating_sub(holder.since) < patience {
-                continue;
-            }
-            if sign == holder.sign {
+            if sign != holder.sign {
+                *holder = Holder { sign, since: now };
+            } else if now.saturating_sub(holder.since) >= patience {
                 shard.state().end_lease(surroundings.monotonic());
+                holder.since = now;
             }
-            *holder = Holder { sign, since: now };
         }
     }
 

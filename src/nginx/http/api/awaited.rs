@@ -120,7 +120,9 @@ fn ask(awaited: &Awaited<'_>, asked: Box<AskedStore>) -> bool {
     let question = asked.call.question(store);
     awaited.stage.set(Stage::Asked(asked));
     awaited.wait.begin(timeout);
-    question.is_some_and(|(decider, question)| awaited.wait.ask(decider, &question))
+    question.is_some_and(|(decider, question)| {
+        sync::check_circuit(decider) && awaited.wait.ask(decider, &question)
+    })
 }
 
 /// Registers the wait of a request under a new number. `None` without memory.

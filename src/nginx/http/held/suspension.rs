@@ -120,7 +120,8 @@ impl<'r> Suspension<'r> {
         self.is_waiting()
     }
 
-    /// Asks the store of the current question. If its circuit is open, decides the request.
+    /// Asks the store of the current question, whose circuit is closed. If it cannot be asked,
+    /// decides the request.
     pub(crate) fn ask(&mut self, wait: &StoreWait<'_>) {
         if let Some(StoreQuestion { decider, question, .. }) = self.decision.question()
             && !wait.ask(*decider, question)
@@ -140,7 +141,11 @@ impl<'r> Suspension<'r> {
             let refusals = refusals.get_or_insert_default();
             refusals.remember(&self.checks, self.decision.answered(), monotonic());
         }
-        self.ask(wait);
+        // The circuit may have opened since `prepare`.
+        match self.decision.question() {
+            Some(next) if !sync::check_circuit(next.decider) => self.fail(),
+            _ => self.ask(wait),
+        }
     }
 
     /// Decides without the store of the current question.
