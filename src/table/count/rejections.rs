@@ -26,7 +26,7 @@ enum Followed {
 /// The most rejected keys of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopRejected {
-    /// Keys by descending counts.
+    /// Keys by descending counts, also those whose count has fallen to 0.
     pub keys: Vec<RejectedKey>,
     /// The most by which a count can be too small.
     pub missed: u64,

@@ -85,15 +85,34 @@ fn the_keys_that_are_rejected_most_come_first() {
     let expected = [key("2001:db8::1", 5), key("a", 3), key("b", 1)];
     assert_eq!(fixture.top(T).keys, expected);
     // In the next minute, and in the one after that.
-    let halved = [key("2001:db8::1", 2), key("a", 1)];
+    let halved = [key("2001:db8::1", 2), key("a", 1), key("b", 0)];
     assert_eq!(fixture.top(T + MINUTE).keys, halved);
     fixture.reject("b", T + 2 * MINUTE);
-    let halved = [key("2001:db8::1", 1), key("b", 1)];
+    let halved = [key("2001:db8::1", 1), key("b", 1), key("a", 0)];
     assert_eq!(fixture.top(T + 2 * MINUTE).keys, halved);
+    // A key without rejections for weeks or years does not come back.
+    for days in [22, 23, 46, 366, 3660] {
+        let counts = fixture.top(T + days * 24 * 60 * MINUTE).keys;
+        assert!(counts.iter().all(|key| key.count == 0), "{days}: {counts:?}");
+    }
     // A clock that was set back does not halve again.
     fixture.reject("b", T);
     fixture.reject("b", T + 2 * MINUTE);
     assert_eq!(fixture.top(T + 2 * MINUTE).keys[0], key("b", 3));
+}
+
+#[test]
+fn a_key_keeps_its_entry_until_no_other_is_unused_or_older() {
+    let fixture = Fixture::new(1 << 20);
+    let followed = u64::try_from(fixture.top(T).followed).unwrap();
+    let at = |number: u64| T + number * 2 * MINUTE;
+    // Each count is 0 when the next key comes.
+    (0..=followed).for_each(|number| fixture.reject(&format!("k{number}"), at(number)));
+    let top = fixture.top(at(followed + 1));
+    let kept: BTreeMap<_, _> = bounds(&top);
+    assert_eq!(kept.len(), top.followed);
+    assert!(kept.values().all(|bounds| *bounds == (0, 0)));
+    assert!(!kept.contains_key("k0") && kept.contains_key("k1"));
 }
 
 #[test]

@@ -5,23 +5,26 @@
 //! A key with an entry is counted in it. A key without one takes the entry with the smallest count
 //! and continues from that count, which is stored as its error. So `count - error <= rejections <=
 //! count` holds for all keys with an entry, and no other key has more rejections than the smallest
-//! count. All counts are halved at the start of every minute.
+//! count. All counts are halved at the start of every minute. A key whose count is 0 keeps its entry
+//! until another key takes it.
 //!
 //! ```text
-//!  63                        24 23          8 7         0
-//! +----------------------------+-------------+-----------+
-//! | count                      | minute      | version   |   also of errors and missed rejections
-//! +----------------------------+-------------+-----------+
+//!  63                32 31               8 7         0
+//! +--------------------+------------------+-----------+
+//! | count              | minute           | version   |   also of errors and missed rejections
+//! +--------------------+------------------+-----------+
 //! ```
 //!
-//! A count is of its minute, and is halved when it is read or changed later. Counting is one
-//! compare-and-swap of the word. An entry is given to another key under a lock of the sketch, in
-//! steps, after each of which the process may be killed: the version becomes odd, so that the entry
+//! A count is of its minute, and is halved when it is read or changed later, within 15 years.
+//! Counting is one compare-and-swap of the word. An entry is given to another key under a lock of the
+//! sketch, in steps, after each of which the process may be killed: the version becomes odd, so that the entry
 //! counts for no key; the error, the name and the hash follow; then the version becomes even with
 //! the new count. An entry with an odd version is given away first. The lock expires after
 //! [`LOCK_MILLIS`]. A process that lost it detects that before each write, as in
 //! [`claim`](crate::table::slots::claim). No process waits for the lock: a rejection that finds it
 //! held is counted as missed, and counts may be too small by that number.
+
+use core::cmp::Reverse;
 
 use super::sketch_name::SketchName;
 use crate::policy::window::UnixMillis;
@@ -91,19 +94,43 @@ pub struct RejectedKey {
     pub error: u64,
 }
 
+/// A minute since 1970, modulo 2^24.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct SketchMinute(u32);
+
+impl SketchMinute {
+    const BITS: u32 = 24;
+    const MASK: u32 = (1 << Self::BITS) - 1;
+
+    fn of(now: UnixMillis) -> SketchMinute {
+        SketchMinute((now.0 / 60_000) as u32 & Self::MASK)
+    }
+
+    /// Returns the minutes since an earlier minute; 0 if it is later, within half of the range.
+    fn since(self, earlier: SketchMinute) -> u32 {
+        // The difference's sign is in the highest bit.
+        let unused = u32::BITS - Self::BITS;
+        let passed = (self.0.wrapping_sub(earlier.0) << unused).cast_signed() >> unused;
+        u32::try_from(passed).unwrap_or(0)
+    }
+}
+
 /// A count, and its minute.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SketchCount(u64);
 
 impl SketchCount {
-    const MAX: u64 = (1 << 40) - 1;
-
-    fn new(count: u64, minute: u16, version: u8) -> SketchCount {
-        SketchCount(count.min(Self::MAX) << 24 | u64::from(minute) << 8 | u64::from(version))
+    fn new(count: u64, minute: SketchMinute, version: u8) -> SketchCount {
+        let count = count.min(u32::MAX.into());
+        SketchCount(count << 32 | u64::from(minute.0) << 8 | u64::from(version))
     }
 
-    fn minute(self) -> u16 {
-        (self.0 >> 8) as u16
+    fn minute(self) -> SketchMinute {
+        SketchMinute((self.0 >> 8) as u32 & SketchMinute::MASK)
+    }
+
+    fn count(self) -> u64 {
+        self.0 >> 32
     }
 
     fn version(self) -> u8 {
@@ -116,24 +143,23 @@ impl SketchCount {
     }
 
     /// Returns the number of halvings until `minute`; 0 if the clock was set back.
-    fn halvings(self, minute: u16) -> u32 {
-        let passed = minute.wrapping_sub(self.minute()).cast_signed();
-        u32::try_from(passed).unwrap_or(0).min(63)
+    fn halvings(self, minute: SketchMinute) -> u32 {
+        minute.since(self.minute()).min(63)
     }
 
     /// Returns the count in `minute`.
-    fn at(self, minute: u16) -> u64 {
-        self.0 >> 24 >> self.halvings(minute)
+    fn at(self, minute: SketchMinute) -> u64 {
+        self.count() >> self.halvings(minute)
     }
 
     /// Returns the count in `minute`, with each halving rounded up.
-    fn at_most(self, minute: u16) -> u64 {
+    fn at_most(self, minute: SketchMinute) -> u64 {
         let rest = (1_u64 << self.halvings(minute)).wrapping_sub(1);
-        (self.0 >> 24).saturating_add(rest) >> self.halvings(minute)
+        self.count().saturating_add(rest) >> self.halvings(minute)
     }
 
     /// Returns the count after one more rejection.
-    fn next(self, minute: u16) -> SketchCount {
+    fn next(self, minute: SketchMinute) -> SketchCount {
         let minute = match self.halvings(minute) {
             // After the clock was set back, the count is not halved again.
             0 => self.minute(),
@@ -216,14 +242,10 @@ impl<'m> Sketches<'m> {
     }
 }
 
-fn minute_of(now: UnixMillis) -> u16 {
-    (now.0 / 60_000) as u16
-}
-
 impl Sketch<'_> {
     /// Counts a rejection of the key with this name and hash. The hash must not be 0.
     pub(crate) fn count(&self, hash: u64, name: &[u8], now: UnixMillis) {
-        let minute = minute_of(now);
+        let minute = SketchMinute::of(now);
         let is_counted = match self.find(hash) {
             Some(index) => self.count_in(index, hash, minute),
             None => false,
@@ -254,7 +276,7 @@ impl Sketch<'_> {
     }
 
     /// Counts in an entry, if it has this hash. Returns whether it did.
-    fn count_in(&self, index: usize, hash: u64, minute: u16) -> bool {
+    fn count_in(&self, index: usize, hash: u64, minute: SketchMinute) -> bool {
         let (Some(count), Some(word)) = (self.counts.get(index), self.hashes.get(index)) else {
             return false;
         };
@@ -277,7 +299,7 @@ impl Sketch<'_> {
     #[cold]
     fn replace(&self, hash: u64, name: &SketchName, now: UnixMillis) -> Option<()> {
         let lock = SketchLock::take(&self.head.lock, now)?;
-        let replaced = self.replace_locked(&lock, hash, name, minute_of(now));
+        let replaced = self.replace_locked(&lock, hash, name, SketchMinute::of(now));
         lock.release();
         replaced
     }
@@ -287,7 +309,7 @@ impl Sketch<'_> {
         lock: &SketchLock<'_>,
         hash: u64,
         name: &SketchName,
-        minute: u16,
+        minute: SketchMinute,
     ) -> Option<()> {
         // Another process may have given the key an entry before it released the lock.
         if (0..self.hashes.len()).any(|index| self.count_in(index, hash, minute)) {
@@ -326,19 +348,23 @@ impl Sketch<'_> {
         swapped.ok().map(|_| ())
     }
 
-    /// Returns the entry to give away, and the smallest count of all complete entries.
-    fn smallest(&self, minute: u16) -> Option<(usize, u64)> {
+    /// Returns the entry to give away, and the smallest count of all complete entries. Of those with
+    /// this count, an unused entry comes first, then the one that has not been counted in for longest.
+    fn smallest(&self, minute: SketchMinute) -> Option<(usize, u64)> {
         let words = || self.counts.iter().map(|word| SketchCount(word.load(Acquire)));
-        let whole = words().enumerate().filter(|(_, word)| !word.is_changing());
-        let (index, smallest) = whole.min_by_key(|(_, word)| word.at(minute))?;
+        let hashes = self.hashes.iter().map(|word| word.load(Acquire));
+        let whole = words().zip(hashes).enumerate().filter(|(_, (word, _))| !word.is_changing());
+        let (index, (smallest, _)) = whole.min_by_key(|(_, (word, hash))| {
+            (word.at(minute), *hash != 0, Reverse(word.halvings(minute)))
+        })?;
         // An incomplete entry, which a killed process has left.
         let left = words().position(SketchCount::is_changing);
         Some((left.unwrap_or(index), smallest.at(minute)))
     }
 
-    /// Returns the keys by descending counts, and the number of rejections that were not counted.
+    /// Returns the keys by descending counts, which may be 0, and the number of rejections that were not counted.
     pub(crate) fn top(&self, now: UnixMillis) -> (Vec<RejectedKey>, u64) {
-        let minute = minute_of(now);
+        let minute = SketchMinute::of(now);
         let entries = 0..self.counts.len();
         let mut keys: Vec<_> = entries.filter_map(|index| self.key(index, minute)).collect();
         keys.sort_by(|one, other| (other.count, &one.name).cmp(&(one.count, &other.name)));
@@ -347,16 +373,18 @@ impl Sketch<'_> {
     }
 
     /// Returns the key of an entry; `None` without one.
-    fn key(&self, index: usize, minute: u16) -> Option<RejectedKey> {
+    fn key(&self, index: usize, minute: SketchMinute) -> Option<RejectedKey> {
         let (count, key) = (self.counts.get(index)?, self.keys.get(index)?);
+        let hash = self.hashes.get(index)?;
         let before = SketchCount(count.load(Acquire));
         // All loads are Acquire, since they precede the check that the entry is unchanged.
+        let is_used = hash.load(Acquire) != 0;
         let error = SketchCount(key.error.load(Acquire));
         let name = SketchName::from_words(key.name.each_ref().map(|word| word.load(Acquire)));
         let after = SketchCount(count.load(Acquire));
         let rejections = before.at(minute);
         let is_whole = !before.is_changing() && before.version() == after.version();
-        (is_whole && rejections > 0).then(|| RejectedKey {
+        (is_whole && is_used).then(|| RejectedKey {
             name: name.to_bytes(),
             count: rejections,
             error: error.at_most(minute).min(rejections),
