@@ -215,18 +215,39 @@ my $reset = sub { qr/^\{"reset":\[\{"window":$_[0],"window_type":"$_[1]","counte
 
 
 
-=== the keys that are rejected most
+=== the keys that are rejected most, and the rules that refuse them
 --- request eval
 [("GET /t?key=a") x 8, ("GET /t?key=b%2Fc") x 4,
- "GET /ro/namespaces/api/top", "GET /ro/namespaces/api/top/?limit=1", "GET /ro/namespaces/two/top",
+ "GET /ro/namespaces/api/top", "GET /ro/namespaces/api/top/?limit=1", "GET /ro/namespaces/two/top", "HEAD /ro/namespaces/api/top",
+ "DELETE /rw/namespaces/api/keys/a", "GET /ro/namespaces/api/top",
  "GET /ro/namespaces/none/top", "GET /ro/namespaces/api/top?limit=x", "POST /rw/namespaces/api/top"]
 --- error_code eval
-[200, 200, (429) x 6, 200, 200, 429, 429, 200, 200, 200, 404, 400, 405]
+[200, 200, (429) x 6, 200, 200, 429, 429, (200) x 6, 404, 400, 405]
 --- response_body_like eval
-[(qr//) x 12,
- # A minute may have ended meanwhile.
- qr/^\{"keys":\[\{"key":"a","counter":null,"rejected":[3-6],"error":0\},\{"key":"b%252Fc","counter":null,"rejected":[12],"error":0\}\],"missed":0,"followed":37\}$/,
- qr/^\{"keys":\[\{"key":"a",[^{]*\}\],/, qr/^\{"keys":\[\],"missed":0,"followed":37\}$/, (qr/"error"/) x 3]
+# A minute may have ended meanwhile.
+my $top = sub { my ($a, $b) = @_; qr/^\{"keys":\[\{"key":"a","counter":null,"rejected":[3-6],"error":0,$a\},\{"key":"b%252Fc","counter":null,"rejected":[0-2],"error":0,$b\}\],"missed":0,"followed":37\}$/ };
+my $refused = qr/"rule":"nginx.conf:\d+","name":"api-366d","until":\d+,"dry_run":false/;
+my $free = qr/"rule":null,"name":null,"until":null,"dry_run":null/;
+[(qr//) x 12, $top->($refused, $refused),
+ qr/^\{"keys":\[\{"key":"a",[^{]*\}\],"missed"/, qr/^\{"keys":\[\],"missed":0,"followed":37\}$/, qr/^$/,
+ qr/^\{"reset":/, $top->($free, $refused), (qr/"error"/) x 3]
+
+
+
+=== a rule that refuses a key in a dry run
+--- config
+    location /api { ratelimit_api; }
+    location /dry {
+        ratelimit_dry_run on;
+        ratelimit api limit=1/366d window=fixed counter=dry key=$arg_key;
+        empty_gif;
+    }
+--- request eval
+[("GET /dry?key=a") x 2, "GET /api/namespaces/api/top"]
+--- error_code eval
+[200, 200, 200]
+--- response_body_like eval
+[qr//, qr//, qr/^\{"keys":\[\{"key":"a","counter":"dry","rejected":[01],"error":0,"rule":"nginx.conf:\d+","name":"api-366d","until":\d+,"dry_run":true\}\],/]
 
 
 

@@ -69,7 +69,8 @@ is_answered(ratelimitctl('-n', 'local', '-r', '1/1s', 'show', 'unseen'), 0, qr{\
 is_answered(ratelimitctl('-n', 'api', '-w', '1m', 'show', $key), 1, qr/^ratelimitctl: the window 1m is not one/, 'a wrong window');
 
 my $top = ratelimitctl(qw(-n api top));
-is_answered($top, 0, qr/^REJECTED +ERROR +COUNTER +KEY\n +[123] +0 +- +a%20b\S+\n\z/, 'top');
+is_answered($top, 0, 
+    qr/^REJECTED +ERROR +RULE +LIMIT +AGAIN IN +COUNTER +KEY\n +[0-3] +0 +nginx\.conf:\d+ +api-\S+ +\d+ s +- +a%20b\S+\n\z/, 'top');
 my ($encoded) = $top->[1] =~ /(\S+)\n\z/;
 is_answered(ratelimitctl('-n', 'api', '-e', 'show', $encoded), 0, qr/\n31622400s +2 +2 /, 'a key as top has it');
 is_answered(ratelimitctl(qw(-n local top 1)), 0, qr/ 203\.0\.113\.9\n\z/, 'top of another namespace');

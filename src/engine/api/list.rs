@@ -1,11 +1,13 @@
-//! An answer that is a list, in pieces that take a bounded time to write.
+//! An answer with a list, in pieces that take a bounded time to write.
 
-/// The answer `{"name":[...]}`. Items are JSON texts; those that are `None` are left out.
+/// The answer `{"name":[...]}`, to which other members may be added. Items are JSON texts; those that are `None` are left out.
 #[derive(Debug)]
 pub struct ListBody<I> {
     items: I,
     /// The text before the next item.
     before: String,
+    /// The text after the list.
+    after: String,
     is_complete: bool,
 }
 
@@ -15,7 +17,14 @@ impl<I> ListBody<I> {
 
     /// Creates the list with this name.
     pub fn new(name: &str, items: I) -> ListBody<I> {
-        ListBody { items, before: format!("{{\"{name}\":["), is_complete: false }
+        let before = format!("{{\"{name}\":[");
+        ListBody { items, before, after: "]}".to_owned(), is_complete: false }
+    }
+
+    /// Adds members after the list: the JSON object `more`.
+    pub fn and(self, more: &str) -> ListBody<I> {
+        let members = more.strip_prefix('{').unwrap_or(more);
+        ListBody { after: format!("],{members}"), ..self }
     }
 }
 
@@ -40,7 +49,7 @@ impl<I: Iterator<Item = Option<String>>> Iterator for ListBody<I> {
             if self.before != "," {
                 piece += &self.before;
             }
-            piece += "]}";
+            piece += &self.after;
         }
         Some(piece)
     }
@@ -56,6 +65,8 @@ mod tests {
             let items = items.iter().map(|item| item.map(|item| item.to_string()));
             ListBody::new("numbers", items).collect::<String>()
         };
+        let more = ListBody::new("texts", [Some("\"a\"".into())].into_iter()).and(r#"{"more":1}"#);
+        assert_eq!(more.collect::<String>(), r#"{"texts":["a"],"more":1}"#);
         assert_eq!(text(&[]), r#"{"numbers":[]}"#);
         assert_eq!(text(&[None, None]), r#"{"numbers":[]}"#);
         assert_eq!(text(&[None, Some(1), None, Some(2)]), r#"{"numbers":[1,2]}"#);

@@ -4,7 +4,6 @@ use core::fmt;
 
 use super::json::ApiError;
 use super::site::Sender;
-use super::top::DEFAULT_TOP;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Quota, QuotaHits};
@@ -206,7 +205,7 @@ impl ApiRequest<'_> {
             let limit = limit.and_then(|limit| limit.parse().ok());
             limit.ok_or("expected a number of keys, such as 20")
         })?;
-        Ok(ApiCall::Top(namespace, limit.unwrap_or(DEFAULT_TOP)))
+        Ok(ApiCall::Top(namespace, limit.unwrap_or(20)))
     }
 
     fn resource(&self) -> Option<Resource> {

@@ -1,5 +1,7 @@
 //! The answers about the rules of a namespace: the rules themselves, and what they say about a key.
 
+use serde::Serialize;
+
 use super::json::{ApiError, Thousandths, json, object};
 use super::key::check_key;
 use super::list::ListBody;
@@ -54,53 +56,83 @@ pub fn explain<'c>(
     clock: &'c impl Clock,
 ) -> Result<ListBody<impl Iterator<Item = Option<String>> + 'c>, ApiError> {
     check_key(&call.key)?;
-    let rules = rules.map(move |rule| of_key(&call, namespace, rule, clock));
+    let rules = rules.map(move |rule| {
+        let name = counted_name(&call.key, rule.counter.as_deref());
+        let explained = ExplainedRule::new(rule, namespace, &name, (call.cost, call.limit), clock);
+        (call.has_all || explained.has_hits).then(|| json(&explained))
+    });
     Ok(ListBody::new("rules", rules))
 }
 
-/// Returns what a rule says about a key; `None` if it is left out, since the key has no hits under it.
-fn of_key(
-    call: &ExplainCall,
-    namespace: &Namespace<'_>,
-    rule: &ListedRule,
-    clock: &impl Clock,
-) -> Option<String> {
-    let name = counted_name(&call.key, rule.counter.as_deref());
-    let key = namespace.table().key(&name);
-    let cost = call.cost.or(rule.cost).unwrap_or(Hits::ONE);
-    let mut is_told = call.has_all;
-    let limits: Vec<_> = rule
-        .limits
-        .iter()
-        .map(|ListedLimit { limit, hits }| {
-            let told = hits.or(call.limit);
-            let bound = BoundLimit::new(limit.clone(), namespace, []);
+/// What a rule says about a key.
+#[derive(Debug, Serialize)]
+pub(super) struct ExplainedRule<'r> {
+    pub(super) place: &'r str,
+    name: Option<&'r str>,
+    counter: Option<&'r str>,
+    cost: Thousandths,
+    pub(super) dry_run: bool,
+    pub(super) limits: Vec<ExplainedLimit<'r>>,
+    /// Whether the key has hits under the rule.
+    #[serde(skip)]
+    pub(super) has_hits: bool,
+}
+
+/// What a limit says about a key.
+#[derive(Debug, Serialize)]
+pub(super) struct ExplainedLimit<'r> {
+    pub(super) name: &'r str,
+    limit: Option<Thousandths>,
+    rate: Option<Thousandths>,
+    remaining: Option<Thousandths>,
+    reset: Option<Thousandths>,
+    /// `None` if the number of hits is unknown.
+    pub(super) admitted: Option<bool>,
+    pub(super) until: Option<Thousandths>,
+}
+
+impl<'r> ExplainedRule<'r> {
+    /// Explains a hit of the key with this counted name. A `cost` replaces the rule's; a `limit` replaces those from
+    /// variables.
+    pub(super) fn new(
+        rule: &'r ListedRule,
+        namespace: &Namespace<'_>,
+        name: &[u8],
+        (cost, limit): (Option<Hits>, Option<Hits>),
+        clock: &impl Clock,
+    ) -> ExplainedRule<'r> {
+        let key = namespace.table().key(name);
+        let cost = cost.or(rule.cost).unwrap_or(Hits::ONE);
+        let mut explained = ExplainedRule {
+            place: &rule.place,
+            name: rule.limits.first().map(|it| &*it.limit.name),
+            counter: rule.counter.as_deref(),
+            cost: cost.into(),
+            dry_run: rule.is_dry_run,
+            limits: Vec::new(),
+            has_hits: false,
+        };
+        for ListedLimit { limit: of_rule, hits } in &rule.limits {
+            let told = hits.or(limit);
+            let bound = BoundLimit::new(of_rule.clone(), namespace, []);
             // Without its hits, a limit still has a count, but a rate has no bucket.
-            let is_known = told.is_some() || !limit.algorithm.is_of_rates();
+            let is_known = told.is_some() || !of_rule.algorithm.is_of_rates();
             let most = told.unwrap_or(Hits::MAX);
             let verdict = is_known.then(|| bound.verdict(most, key, cost, clock));
-            is_told |= verdict.is_some_and(|it| has_hits(limit.algorithm, limit.size, &it.reading));
+            explained.has_hits |=
+                verdict.is_some_and(|it| has_hits(of_rule.algorithm, of_rule.size, &it.reading));
             let decided = verdict.filter(|_| told.is_some());
             let wait = decided.filter(|it| !it.admitted).and_then(|it| it.retry_after());
-            object! {
-                name: &*limit.name,
-                limit: decided.map(|it| Thousandths::from(it.hits)),
-                rate: verdict.map(|it| Thousandths::from(it.rate())),
-                remaining: decided.map(|it| Thousandths::from(it.remaining())),
+            explained.limits.push(ExplainedLimit {
+                name: &of_rule.name,
+                limit: decided.map(|it| it.hits.into()),
+                rate: verdict.map(|it| it.rate().into()),
+                remaining: decided.map(|it| it.remaining().into()),
                 reset: decided.and_then(|it| it.reset(it.remaining())).map(Thousandths::of),
                 admitted: decided.map(|it| it.admitted),
                 until: wait.map(|wait| Thousandths::of(clock.now().0.saturating_add(wait))),
-            }
-        })
-        .collect();
-    is_told.then(|| {
-        json(&object! {
-            place: &*rule.place,
-            name: rule.limits.first().map(|it| &*it.limit.name),
-            counter: rule.counter.as_deref(),
-            cost: Thousandths::from(cost),
-            dry_run: rule.is_dry_run,
-            limits: limits,
-        })
-    })
+            });
+        }
+        explained
+    }
 }

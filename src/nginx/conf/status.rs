@@ -164,7 +164,7 @@ impl MainConf {
     pub(crate) fn rules_of<'s>(
         &'s self,
         name: &[u8],
-    ) -> Option<impl Iterator<Item = &'s ListedRule> + use<'s>> {
+    ) -> Option<impl Iterator<Item = &'s ListedRule> + Clone + use<'s>> {
         let (number, _) = self.named(name)?;
         let rules = self.listed.get().map_or(&[][..], |rules| rules);
         Some(rules.iter().filter(move |rule| rule.namespace == number))

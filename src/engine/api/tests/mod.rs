@@ -5,3 +5,4 @@ mod request;
 mod reset;
 mod rules;
 mod store_call;
+mod top;

@@ -17,9 +17,15 @@ use crate::policy::window::WindowSize;
 use crate::table::{Key, Outcome};
 use crate::testing::table::{SharedTable, TestClock};
 
-const T: u64 = 1_700_000_040_000;
+pub(super) const T: u64 = 1_700_000_040_000;
 
-fn limit(name: &str, millis: u64, algorithm: Algorithm, burst: i64, most: i64) -> ListedLimit {
+pub(super) fn limit(
+    name: &str,
+    millis: u64,
+    algorithm: Algorithm,
+    burst: i64,
+    most: i64,
+) -> ListedLimit {
     let hits = Hits::from_thousandths(most);
     let is_rate = algorithm.is_of_rates();
     ListedLimit {
@@ -37,7 +43,11 @@ fn limit(name: &str, millis: u64, algorithm: Algorithm, burst: i64, most: i64) -
     }
 }
 
-fn rule(counter: Option<&str>, cost: Option<Hits>, limits: Vec<ListedLimit>) -> ListedRule {
+pub(super) fn rule(
+    counter: Option<&str>,
+    cost: Option<Hits>,
+    limits: Vec<ListedLimit>,
+) -> ListedRule {
     ListedRule {
         namespace: 0,
         place: "nginx.conf:31".into(),
@@ -50,7 +60,7 @@ fn rule(counter: Option<&str>, cost: Option<Hits>, limits: Vec<ListedLimit>) -> 
     }
 }
 
-fn call(key: &[u8]) -> ExplainCall {
+pub(super) fn call(key: &[u8]) -> ExplainCall {
     ExplainCall {
         namespace: b"api".into(),
         key: key.into(),
@@ -61,10 +71,10 @@ fn call(key: &[u8]) -> ExplainCall {
 }
 
 /// The limits of rules with their counters, as requests have them.
-struct Served<'m>(Vec<(BoundLimit<'m>, Hits, usize)>);
+pub(super) struct Served<'m>(Vec<(BoundLimit<'m>, Hits, usize)>);
 
 impl<'m> Served<'m> {
-    fn new(namespace: &Namespace<'m>, rules: &[ListedRule]) -> Served<'m> {
+    pub(super) fn new(namespace: &Namespace<'m>, rules: &[ListedRule]) -> Served<'m> {
         let mut all: Vec<(BoundLimit<'m>, Hits, usize)> = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
             for ListedLimit { limit, hits } in &rule.limits {
@@ -77,7 +87,7 @@ impl<'m> Served<'m> {
     }
 
     /// Decides on a request for `name` under all rules.
-    fn admits(
+    pub(super) fn admits(
         &self,
         rules: &[ListedRule],
         name: &[u8],
@@ -103,7 +113,7 @@ fn limits() -> impl Strategy<Value = ListedLimit> {
         .prop_map(|(algorithm, millis, burst, most)| limit("l", millis, algorithm, burst, most))
 }
 
-fn listed() -> impl Strategy<Value = ListedRule> {
+pub(super) fn listed() -> impl Strategy<Value = ListedRule> {
     let counter = proptest::option::of(Just("login"));
     let cost = prop_oneof![3 => Just(1000_i64), 1 => 1..3000_i64, 1 => Just(0)];
     (counter, cost, vec(limits(), 1..3)).prop_map(|(counter, cost, mut limits)| {

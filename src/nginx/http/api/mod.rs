@@ -178,7 +178,9 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
         }
         ApiCall::Top(name, limit) => {
             let (namespace, _) = counting_in(name)?;
-            api::top(namespace, *limit, &NgxClock)
+            let rules = main.rules_of(name).ok_or_else(api::no_namespace)?;
+            let steps = api::top(namespace, *limit, rules, &NgxClock);
+            return Ok(ApiAnswer::Steps(Box::new(steps)));
         }
         ApiCall::Sync(name) => {
             counting_in(name)?;
