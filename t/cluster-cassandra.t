@@ -27,13 +27,16 @@ recovery_tests();
 
 subtest 'what is near its limit is pushed, and looked at, though nobody tells of it' => sub {
     start_acquainted(limit => 100, sync_rate => '10m');
-    # A node pushes when its hits are a quarter of what remains. After two pushes, b knows the rate of growth.
+    # A node pushes when its hits are a quarter of what remains. After two pushes, b knows the rate of growth, although
+    # the hits of the second one are counted while the first one waits for its answer.
+    $store->{proxy}->delay(0.1);
     my $total = 0;
     for my $hits (20, 16) {
         $b->hit(hit => 'k') for 1 .. $hits;
         $total += $hits;
         eventually(sub { $store->total(api => 'k') }, $total, "$total are pushed");
     }
+    $store->{proxy}->pass;
     # Node a learns of these hits with its own push; b learns of those of a with its next fetch.
     $a->hit(hit => 'k') for 1 .. 20;
     eventually(sub { $_->rate(ask => 'k') }, 56, "$_->{name} knows all") for @nodes;

@@ -25,7 +25,7 @@ pub struct PollSchedule {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     window: u64,
-    hits: Hits,
+    exchanged: Hits,
     at: MonotonicMillis,
     /// Thousandths of hits per millisecond.
     speed: f64,
@@ -57,7 +57,9 @@ impl PollSchedule {
 
 impl Seen {
     fn of(count: &NearCount, before: Option<&Seen>, now: MonotonicMillis) -> Seen {
-        let seen = Seen { window: count.at.number, hits: count.hits, at: now, speed: 0.0 };
+        // Hits counted during the exchange grow the counter with the next one.
+        let NearCount { at, exchanged, .. } = *count;
+        let seen = Seen { window: at.number, exchanged, at: now, speed: 0.0 };
         let Some(before) = before else {
             return seen;
         };
@@ -67,7 +69,7 @@ impl Seen {
         }
         // In a window that has just begun, the previous window's speed is used.
         let speed = if seen.window == before.window {
-            let grown = seen.hits.minus(before.hits).max(Hits::ZERO);
+            let grown = seen.exchanged.minus(before.exchanged).max(Hits::ZERO);
             grown.thousandths() as f64 / passed as f64
         } else {
             before.speed
@@ -112,7 +114,7 @@ mod tests {
             occupancy: 1,
             size: WindowSize::from_millis(5000).unwrap(),
             at: WindowPosition { number, elapsed },
-            hits: hits(counted),
+            exchanged: hits(counted),
             limit: (hits(1000), algorithm),
             rate: hits(rate),
         }

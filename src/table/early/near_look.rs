@@ -21,8 +21,9 @@ pub struct NearCount {
     pub size: WindowSize,
     /// The current window, and the time in it.
     pub at: WindowPosition,
-    /// Hits of all nodes in this window.
-    pub hits: Hits,
+    /// Hits of all nodes in this window, as far as the last exchanges told them to the store or this
+    /// node.
+    pub exchanged: Hits,
     /// Its limit and algorithm.
     pub limit: (Hits, Algorithm),
     /// The rate that is compared with the limit.
@@ -47,11 +48,12 @@ impl<'m> CounterTable<'m> {
                 return None;
             }
             let columns = WindowColumns::read_ahead(occupant, size, now);
+            let pushed = self.pushed(occupant, columns.at.number);
             Some(NearCount {
                 occupancy: word.0,
                 size,
                 at: columns.at,
-                hits: columns.counted.plus_at_least_zero(columns.remote),
+                exchanged: pushed.plus_at_least_zero(columns.remote),
                 limit,
                 rate: algorithm.rate(size, &columns.reading()),
             })

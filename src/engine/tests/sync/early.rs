@@ -91,6 +91,23 @@ fn the_next_look_is_by_how_fast_a_counter_grows() {
 }
 
 #[test]
+fn hits_that_are_counted_during_an_exchange_are_growth() {
+    let nodes = acquainted(2);
+    let node = &nodes[0];
+    let lifetime = Duration::from_millis(LIFETIME);
+    let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
+    let mut times = PollSchedule::default();
+    node.ask(b"k", hits(260), hits(1000));
+    node.sync_early().unwrap();
+    node.ask(b"k", hits(240), hits(1000));
+    assert_eq!(syncer.next_look(&mut times, node.time), None);
+    node.time.monotonic.update(|now| now + 240);
+    node.sync_early().unwrap();
+    // One hit per millisecond, with 500 left.
+    assert_eq!(syncer.next_look(&mut times, node.time), Some(Duration::from_millis(250)));
+}
+
+#[test]
 fn limits_are_met_by_nodes_that_only_push_what_is_due() {
     let nodes = acquainted(4);
     let mut admitted = 0;
