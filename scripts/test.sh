@@ -70,17 +70,6 @@ library_pages() {
         cargo doc --locked --profile checked --no-default-features --no-deps
 }
 
-# nginx -t accepts each file in nginx-conf/, and the blocks in the migration guides without a warning.
-nginx_confs() {
-    local binary=$1 module=$2 conf
-    nginx_prefix "$TMPDIR/prefix" "$module"
-    for conf in nginx-conf/*.conf; do
-        nginx_test "$binary" "$TMPDIR/prefix" "$root/$conf"
-        echo "ok - $conf"
-    done
-    scripts/check-nginx-blocks.sh "$binary" "$module" docs/from-*.md
-}
-
 # test_file BINARY MODULE FILE: one of t/. A client waits for as long as a busy machine takes.
 test_file() {
     TEST_NGINX_BINARY=$1 TEST_NGINX_LOAD_MODULES=$2 TEST_NGINX_PORT=$PORT TEST_NGINX_TIMEOUT=20 \
@@ -241,8 +230,8 @@ check chaos-redis build-debian chaos "${debian[@]}" redis 216
 check chaos-postgres build-debian chaos "${debian[@]}" postgres 1241
 check chaos-cassandra "static-debian cassandra" chaos "${debian[@]}" cassandra 100
 check converge "build-debian build-tests" converge "${debian[@]}"
-tests nginx-conf-debian build-debian nginx_confs "${debian[@]}"
-tests nginx-conf-second build-second-checked nginx_confs "${second[@]}"
+tests nginx-blocks-debian build-debian scripts/check-nginx-blocks.sh "${debian[@]}" docs/*.md README.md
+tests nginx-blocks-second build-second-checked scripts/check-nginx-blocks.sh "${second[@]}" docs/*.md README.md
 check run-debian build-debian run_once "${debian[@]}"
 check run-cluster-debian build-debian run_once "${debian[@]}" --cluster
 check run-second build-second-checked run_once "${second[@]}"
