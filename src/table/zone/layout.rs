@@ -101,7 +101,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// Version of everything in this file, and of the meaning of the words in slots.
-pub(super) const VERSION: u64 = 18;
+pub(super) const VERSION: u64 = 19;
 
 /// The regions of a table in memory.
 #[derive(Debug)]
@@ -245,8 +245,9 @@ impl Geometry {
             .saturating_add(counted_rates.saturating_mul(size_of::<CountedRateWords>()))
             .saturating_add(shards.saturating_mul(size_of::<SyncSlot>()))
             .saturating_add(buffers.saturating_mul(buffer))
-            // Upper bound for aligning the heads of sketches and the buckets, and for rounding up.
-            .saturating_add(align_of::<Slot>().saturating_mul(2))
+            // Upper bound for aligning the directory, the lines of namespaces and of the zone, the heads of
+            // sketches and the buckets, and for rounding up.
+            .saturating_add(align_of::<Slot>().saturating_mul(5))
             .saturating_add(size_of::<AtomicU64>());
         let bucket =
             size_of::<AtomicU64>().saturating_add(size_of::<Bucket>()).saturating_add(WAYS / 8);
@@ -465,6 +466,22 @@ mod tests {
         }
         assert_eq!(Geometry::of(1024, 1024), Err(LayoutError::TooSmall));
         assert_eq!(Geometry::of(0, 0), Err(LayoutError::TooSmall));
+    }
+
+    #[test]
+    fn parts_fit_into_a_region_of_any_size() {
+        let layout = std::alloc::Layout::from_size_align(1 << 20, 64).unwrap();
+        // SAFETY: the layout has a size.
+        let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+        let memory = NonNull::new(memory).unwrap();
+        for len in (7 * 4096..=layout.size()).step_by(8) {
+            let region = NonNull::slice_from_raw_parts(memory, len);
+            // SAFETY: the region is zero, within the memory, and used by this test only.
+            let carved = unsafe { Parts::carve(region, len, [0; 2]) };
+            assert!(carved.is_ok(), "{len}: {:?}", Geometry::of(len, len));
+        }
+        // SAFETY: the memory was allocated with this layout, and nothing uses it any more.
+        unsafe { std::alloc::dealloc(memory.as_ptr(), layout) };
     }
 
     #[test]
