@@ -97,7 +97,7 @@ if not pcall(ffi.typeof, "ngx_rate_limiting_api_t") then
     ]]
 end
 
-local VERSION = 1
+local API_VERSION = 1
 local OK, REJECTED, WAIT = 0, 1, 2
 -- The weight of a sliding window, in C: callers leave it out.
 local SLIDING = -1
@@ -110,9 +110,9 @@ end)
 if not found then
     error("ngx_http_rate_limiting_module is not loaded: expected \"load_module\" in nginx.conf", 2)
 end
-if api.version ~= VERSION then
+if api.version ~= API_VERSION then
     error("ngx_http_rate_limiting_module has version " .. api.version .. " of its interface: expected "
-        .. VERSION, 2)
+        .. API_VERSION, 2)
 end
 
 local c_increment, c_sliding_window = api.increment, api.sliding_window
