@@ -55,6 +55,6 @@ echo 'ok - the debugging symbols have the lines of the module'
 mkdir "$work/system"
 as_root tar -C "$work/system" -xf target/package/system/system.tar
 as_root cp -r "$work/1" "$work/2" "$root/scripts/package/installed.sh" "$work/system/srv"
-# Without network, and without a process that outlives the test.
-as_root unshare --mount --net --ipc --uts --pid --fork --kill-child --root "$work/system" \
+# Without network or environment, and without a process that outlives the test.
+as_root env -i PATH="$PATH" unshare --mount --net --ipc --uts --pid --fork --kill-child --root "$work/system" \
     /bin/bash /srv/installed.sh
