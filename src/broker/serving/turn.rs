@@ -61,8 +61,8 @@ impl Turn {
     ) -> Option<(Term, bool)> {
         let mut looks = TenureLooks::default();
         let mut is_ending = false;
-        // Time since the last look at the tenure. A worker that ends checks its questions more often
-        // than a broker beats.
+        // At least the time since the last look at the tenure. It is shorter than a beat after an
+        // early wake-up, and in a worker that ends, which often checks its questions.
         let mut since_look = BEAT;
         loop {
             is_ending = is_ending || (&mut ending).now_or_never().is_some();
@@ -71,13 +71,16 @@ impl Turn {
             }
             self.want_lock();
             let (tenure, has_lock) = (self.queues.tenure()?, self.has_lock());
-            if has_lock || since_look >= BEAT {
+            // A broker without the lock may be alive. Only its beats show that, and each look that
+            // comes sooner would count as a missing one.
+            let is_unlocked = tenure.is_unlocked();
+            if has_lock && !is_unlocked || since_look >= BEAT {
                 since_look = Duration::ZERO;
                 if let Some(turn) = tenure.look(&mut looks, has_lock) {
                     return Some(turn);
                 }
             }
-            if has_lock && tenure.is_unlocked() {
+            if has_lock && is_unlocked {
                 // The lock belongs to the process that serves without it.
                 self.end();
             }
@@ -85,8 +88,10 @@ impl Turn {
                 true => LAST_LOOK,
                 false => BEAT,
             };
-            since_look = since_look.saturating_add(look);
-            let next = tokio::time::sleep(look);
+            let next = async {
+                tokio::time::sleep(look).await;
+                since_look = since_look.saturating_add(look);
+            };
             let change = async {
                 match has_lock {
                     // Nothing is left to wait for.
@@ -160,39 +165,69 @@ mod tests {
 
     use super::*;
     use crate::broker::client::Client;
+    use crate::broker::shared::tenure::Tenure;
     use crate::policy::algorithm::StoredKind;
     use crate::store::contract::decision::Question;
     use crate::store::contract::strategy::Shard;
 
-    #[test]
-    fn a_worker_that_ends_leaves_a_broker_alone_that_beats() {
+    /// Returns queues of two workers, of which the second has a question to the broker.
+    fn queues_with_question() -> Arc<SharedQueues> {
         let queues = Arc::new(SharedQueues::new(2, 1).unwrap());
         let client = Client::new(queues.clone(), 1).unwrap();
         let shard = Shard { namespace: "api".into(), number: 0 };
         assert!(client.ask(0, Some(1), u64::MAX, &Question::trial(shard, StoredKind::Windows)));
         client.send();
+        queues
+    }
+
+    /// Beats three times as a broker that is busy, and does not take the question.
+    async fn beats(tenure: Tenure<'_>, term: Term, has_lock: bool) {
+        for _ in 0..3 {
+            tokio::time::sleep(BEAT).await;
+            tenure.beat(term, has_lock).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_worker_that_ends_leaves_a_broker_alone_that_beats() {
+        let queues = queues_with_question();
         let runtime = LocalRuntime::new().unwrap();
         runtime.block_on(async {
-            // The broker of the other worker, which is busy, and does not take the question.
+            // The broker of the other worker.
             let tenure = queues.tenure().unwrap();
             let (term, _) = tenure.look(&mut TenureLooks::default(), true).unwrap();
-            let beats = async {
-                for _ in 0..3 {
-                    tokio::time::sleep(BEAT).await;
-                    tenure.beat(term, true).unwrap();
-                }
-            };
             let mut turn = Turn::new(queues.clone(), 1);
             // As if a thread waited for the lock: one of this process would get it.
             turn.lock.state.store(WAITING, Release);
             {
                 let waiting = pin!(turn.wait(core::future::ready(())));
-                assert!(matches!(select(waiting, pin!(beats)).await, Either::Right(_)));
+                let beats = pin!(beats(tenure, term, true));
+                assert!(matches!(select(waiting, beats).await, Either::Right(_)));
             }
             // It takes over when the broker ends.
             tenure.end(term);
             turn.lock.state.store(LOCKED, Release);
             assert!(matches!(turn.wait(core::future::ready(())).await, Some((_, false))));
+            turn.end();
+        });
+    }
+
+    #[test]
+    fn a_worker_that_gets_the_lock_leaves_a_broker_alone_that_beats_without_it() {
+        let queues = queues_with_question();
+        let runtime = LocalRuntime::new().unwrap();
+        runtime.block_on(async {
+            // The broker of the other worker has replaced one that missed its beats.
+            let (tenure, mut looks) = (queues.tenure().unwrap(), TenureLooks::default());
+            let mut replaced = core::iter::repeat_with(|| tenure.look(&mut looks, false));
+            let (term, _) = replaced.find_map(|it| it).unwrap();
+            // This process gets the lock whenever it wants it, since no other one does.
+            let mut turn = Turn::new(queues.clone(), 1);
+            {
+                let waiting = pin!(turn.wait(core::future::ready(())));
+                let beats = pin!(beats(tenure, term, false));
+                assert!(matches!(select(waiting, beats).await, Either::Right(_)));
+            }
             turn.end();
         });
     }
