@@ -43,6 +43,8 @@ pub use request::synchronous::{
     questions, unsent_charges,
 };
 #[cfg(not(loom))]
+pub use sync::driver::{SyncCommand, SyncDriver, SyncObserver, SyncResult, SyncTimes};
+#[cfg(not(loom))]
 pub use sync::last_push::LastPush;
 pub use sync::poll_schedule::PollSchedule;
 pub use sync::shard_sync::{EarlyPush, Env};

@@ -18,9 +18,9 @@ use super::error::{CallError, NewError};
 use super::limiter::{LimiterOptions, RateLimiter};
 use super::options::{Checked, NewOptions, StoreUse};
 use super::store_thread::StoreThread;
-use super::sync_task::{StoreTask, SyncCall, SyncCommand};
+use super::sync_task::StoreTask;
 use crate::engine::functions::arguments::{self, ArgumentError};
-use crate::engine::{Increment, Machine, Report};
+use crate::engine::{Increment, Machine, Report, SyncCommand, SyncError, SyncResult};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
 
 /// A set of namespaces that other instances do not see. Clones refer to the same instance.
@@ -265,7 +265,7 @@ impl Instance {
     ///
     /// See [`Instance::sync`].
     pub async fn sync_async(&self, namespace: Option<&str>) -> Result<Report, CallError> {
-        self.ask(namespace, SyncCall::Sync)?.done().await
+        self.ask(namespace, false)?.done().await
     }
 
     /// Fetches all current counters of the namespace from its store, even if they were fetched
@@ -308,18 +308,23 @@ impl Instance {
             let given = timeout.as_secs_f64();
             return Err(ArgumentError::new("timeout", expected, given).into());
         }
-        self.ask(namespace, SyncCall::Fetch)?.done().await
+        self.ask(namespace, true)?.done().await
     }
 
-    /// Requests a sync.
-    fn ask(&self, namespace: Option<&str>, kind: SyncCall) -> Result<AskedSync, CallError> {
+    /// Requests a sync, which starts the timer, or a fetch.
+    fn ask(&self, namespace: Option<&str>, fetches_anew: bool) -> Result<AskedSync, CallError> {
         let commands = self.with(namespace, |served| served.commands.clone())?;
         let Some(commands) = commands else {
             return Ok(AskedSync(None));
         };
         let (reply, answer) = oneshot::channel();
-        let sent = commands.send(SyncCommand { kind, reply });
-        sent.map_err(|_| CallError::Ended)?;
+        // The caller may be gone.
+        let reply = Box::new(move |result| drop(reply.send(result)));
+        // The timer counts from the requested cycle.
+        let timer = (!fetches_anew).then_some(SyncCommand::StartTimer);
+        for command in [SyncCommand::Sync { fetches_anew, reply }].into_iter().chain(timer) {
+            commands.send(command).map_err(|_| CallError::Ended)?;
+        }
         Ok(AskedSync(Some(answer)))
     }
 
@@ -353,13 +358,17 @@ fn unknown(name: &str) -> ArgumentError {
 }
 
 /// A requested sync; `None` if there is nothing to sync.
-struct AskedSync(Option<oneshot::Receiver<Result<Report, crate::engine::SyncError>>>);
+struct AskedSync(Option<oneshot::Receiver<SyncResult>>);
 
 impl AskedSync {
     async fn done(self) -> Result<Report, CallError> {
-        match self.0 {
-            None => Ok(Report::default()),
-            Some(answer) => Ok(answer.await.map_err(|_| CallError::Ended)??),
+        let Some(answer) = self.0 else {
+            return Ok(Report::default());
+        };
+        match answer.await.map_err(|_| CallError::Ended)?? {
+            Some(report) if !report.is_part => Ok(report),
+            // The namespace may have another store by now.
+            _ => Err(SyncError::LeaseLost.into()),
         }
     }
 }

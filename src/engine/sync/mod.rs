@@ -1,6 +1,6 @@
 //! The sync of a namespace with its datastore.
 //!
-//! - [`syncer`]: a cycle of all shards; [`cycle`]: the cycle of one shard, from top to bottom;
+//! - [`driver`]: runs the cycles when they are due; [`syncer`]: a cycle of all shards; [`cycle`]: the cycle of one shard, from top to bottom;
 //!   start there
 //! - [`shard_sync`], [`sync_search`]: one shard's sync, and its search for changes
 //! - [`subscriber`], [`poll_schedule`]: other nodes' pushes, from the channel or by polling
@@ -8,6 +8,8 @@
 //!   [`side_by_side`]: concurrent futures
 
 pub(super) mod cycle;
+#[cfg(not(loom))]
+pub(super) mod driver;
 #[cfg(not(loom))]
 pub(super) mod last_push;
 pub(super) mod poll_schedule;

@@ -1,26 +1,19 @@
-//! Synced namespaces: each worker has a timer for every namespace, and a thread that runs the
-//! syncs.
+//! Synced namespaces: each worker has a thread that runs the syncs.
 //!
-//! The timers and the log belong to nginx's event loop; the store's connections and the sync cycles
-//! belong to the thread, so that no datastore ever blocks the event loop. The thread wakes the
-//! event loop when it has results. All workers run the same code. A lease in shared memory decides,
-//! for each cycle, which worker syncs; a lock decides which worker asks stores about the requests
-//! of all workers.
+//! The log belongs to nginx's event loop; the timers of syncs, their cycles and the store's
+//! connections belong to the thread, so that no datastore ever blocks the event loop. The thread
+//! wakes the event loop when it has results. All workers run the same code. A lease in shared
+//! memory decides, for each cycle, which worker syncs; a lock decides which worker asks stores
+//! about the requests of all workers.
 //!
-//! - [`job`]: the schedule of a namespace's sync
-//! - [`thread`]: the thread, and the [`command`]s to it; [`channel`]: its subscriptions to other
-//!   nodes' pushes; [`early`]: early pushes and polls; [`last_push`]: the push before a worker
-//!   ends; [`wake`]: how the thread wakes the event loop; [`waiter`]: waiters for a cycle
+//! - [`thread`]: the thread; [`task`]: its [driver](crate::engine::SyncDriver) of each namespace
+//! - [`channel`]: its subscriptions to other nodes' pushes; [`wake`]: how it wakes the event loop
 //!
 //! The exchange with deciders is in [`crate::broker`].
 
 mod channel;
-mod command;
-mod early;
-mod job;
-mod last_push;
+mod task;
 mod thread;
-mod waiter;
 mod wake;
 
 use core::cell::{Cell, RefCell};
@@ -32,7 +25,7 @@ use nginx_sys::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_event_t};
 
 use super::conf::{LateNamespace, SyncedNamespace};
 use super::cycle;
-use super::event_loop::{EndOfTurn, OfEventLoop, monotonic, monotonic_millis};
+use super::event_loop::{EndOfTurn, EventTimer, OfEventLoop, monotonic_millis};
 use super::guard::guard;
 use super::hold::measured;
 use super::log::{self, Log};
@@ -42,13 +35,15 @@ use crate::engine::{Env as _, LastPush, Machine, Report};
 use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::Question;
 use crate::table::MonotonicMillis;
-use job::Job;
-use thread::{Done, Thread};
-pub(super) use waiter::SyncWaiter;
+use task::Done;
+pub(super) use task::SyncWaiter;
+use thread::Thread;
 use wake::Wake;
 
 /// Most turns of the event loop in which questions are collected before they are sent.
 const MAX_TURNS: u32 = 8;
+/// Pause before a thread that the system has refused is started again.
+const START_AGAIN: Duration = Duration::from_secs(1);
 /// A timer that is later than this shows that the worker was stopped or got no CPU time.
 const STOPPED: Duration = Duration::from_millis(100);
 
@@ -74,8 +69,11 @@ static WORKER: OfEventLoop<RefCell<Option<Worker>>> = OfEventLoop(RefCell::new(N
 
 struct Worker {
     thread: Thread,
+    /// Set while the system has refused a thread in place of one that has panicked.
+    start_again: EventTimer<'static>,
     wake: Wake,
-    jobs: Vec<Job>,
+    /// The synced namespaces, by their numbers in the thread.
+    namespaces: Vec<SyncedNamespace>,
     /// Clients that ask deciders; empty if no store decides, or the queues could not be created.
     clients: Vec<DeciderClient>,
     /// Brokers that ask the deciders: one for all workers, run by the thread of the worker that
@@ -178,24 +176,13 @@ pub(super) fn end() {
 /// Syncs a namespace. A cycle of this worker begins now, or after the cycle that is running here or
 /// in another worker. Returns false if this process does not sync the namespace.
 pub(super) fn sync_now(namespace: &str) -> bool {
-    with_worker(|worker| worker.sync_now(namespace)).unwrap_or(false)
+    with_worker(|worker| worker.sync_now(namespace, None)).unwrap_or(false)
 }
 
 /// Syncs a namespace, and calls `waiter` when the cycle has ended. Returns false if this process
 /// does not sync the namespace.
 pub(super) fn sync_for(namespace: &str, waiter: SyncWaiter) -> bool {
-    let is_asked = with_worker(|worker| {
-        if let Some((_, job)) = worker.job_of(namespace) {
-            job.add(waiter);
-        }
-        let is_asked = worker.sync_now(namespace);
-        if !worker.ended.is_empty() {
-            // The event loop calls the waiter later, since the caller may be a request.
-            worker.wake.eventfd().wake();
-        }
-        is_asked
-    });
-    is_asked.unwrap_or(false)
+    with_worker(|worker| worker.sync_now(namespace, Some(waiter))).unwrap_or(false)
 }
 
 /// Makes the sync of a namespace recur. Returns false if this process does not sync it.
@@ -225,46 +212,37 @@ fn leave() -> Option<Worker> {
     Some(worker)
 }
 
-/// Timer callback: begins a cycle of job `number`, if one is due.
-fn tick(number: u64) {
-    with_worker(|worker| worker.tick(usize::try_from(number).unwrap_or(usize::MAX)));
-    tell_waiters();
-}
-
-/// Calls the waiters whose cycles have ended.
-fn tell_waiters() {
-    let ended = with_worker(|worker| core::mem::take(&mut worker.ended));
-    for (waiter, report) in ended.into_iter().flatten() {
-        (waiter.done)(waiter.id, report);
-    }
-}
-
 /// nginx's callback when the thread has woken the event loop.
 unsafe extern "C" fn woken(_event: *mut ngx_event_t) {
-    guard((), || {
-        let replies = with_worker(|worker| {
-            worker.wake.clear();
-            worker.take_results();
-            if worker.unsent() > 0 {
-                // The queues may have room again for unsent questions.
-                worker.end_of_turn.post();
-            }
-            let replies = worker.clients.iter().flat_map(|it| it.client.replies());
-            (worker.go_on, replies.collect::<Vec<_>>())
-        });
-        // Called without a borrow, since resumed requests may ask again.
-        if let Some((go_on, replies)) = replies {
-            go_on(replies);
+    guard((), || take_results(0));
+}
+
+/// Takes the results of the thread, and the replies of brokers.
+fn take_results(_: u64) {
+    let replies = with_worker(|worker| {
+        worker.wake.clear();
+        worker.take_results();
+        if worker.unsent() > 0 {
+            // The queues may have room again for unsent questions.
+            worker.end_of_turn.post();
         }
-        tell_waiters();
+        let replies = worker.clients.iter().flat_map(|it| it.client.replies());
+        let ended = core::mem::take(&mut worker.ended);
+        (worker.go_on, replies.collect::<Vec<_>>(), ended)
     });
+    // Called without a borrow, since resumed requests may ask again.
+    if let Some((go_on, replies, ended)) = replies {
+        go_on(replies);
+        for (waiter, report) in ended {
+            (waiter.done)(waiter.id, report);
+        }
+    }
 }
 
 fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
     let mut worker = WORKER.0.borrow_mut();
     let worker = worker.as_mut()?;
-    let first = worker.jobs.first();
-    let table = first.map(|job| job.namespace.namespace.table());
+    let table = worker.namespaces.first().map(|it| it.namespace.table());
     Some(measured(table, || callback(worker)))
 }
 
@@ -377,8 +355,9 @@ impl Worker {
         let bell = bells.and_then(|bells| bells.of(cycle::worker()).cloned());
         let mut worker = Worker {
             thread: Thread::start(wake.eventfd(), bell.clone())?,
+            start_again: EventTimer::new(log, take_results, 0).cancelable(),
             wake,
-            jobs: Vec::new(),
+            namespaces: Vec::new(),
             clients: Vec::new(),
             brokers: broker.into_iter().collect(),
             bell,
@@ -410,11 +389,7 @@ impl Worker {
             }
         }
         self.thread.sync_also(&namespaces);
-        for namespace in namespaces {
-            let mut job = Job::new(self.jobs.len(), namespace, tick, self.log);
-            job.start();
-            self.jobs.push(job);
-        }
+        self.namespaces.extend(namespaces);
     }
 
     /// Starts to sync a namespace that a caller has defined, and to ask its store if that decides.
@@ -475,8 +450,8 @@ impl Worker {
     /// Counts the hits that a question would have charged as lost.
     fn count_dropped(&self, question: &Question) {
         for counter in &question.counters {
-            let mut jobs = self.jobs.iter().map(|job| job.namespace.namespace);
-            let namespace = jobs.find(|it| *it.name() == counter.shard.namespace);
+            let mut namespaces = self.namespaces.iter().map(|it| it.namespace);
+            let namespace = namespaces.find(|it| *it.name() == counter.shard.namespace);
             if let Some(namespace) = namespace {
                 let table = namespace.table();
                 table.count_dropped(namespace.index(), counter.cost);
@@ -484,47 +459,33 @@ impl Worker {
         }
     }
 
-    /// Begins a cycle if one is due.
-    fn tick(&mut self, number: usize) {
-        self.take_results();
-        let Some(job) = self.jobs.get_mut(number) else {
-            return;
-        };
-        let now = monotonic();
-        job.begin_if_due(now, |is_asked| match is_asked {
-            true => self.thread.sync_now(number),
-            false => self.thread.sync(number),
-        });
-    }
-
     /// Syncs a namespace as soon as possible. Returns false if it is not synced here.
-    fn sync_now(&mut self, namespace: &str) -> bool {
-        let Some((number, job)) = self.job_of(namespace) else {
-            return false;
-        };
-        job.ask();
-        self.tick(number);
-        true
+    fn sync_now(&mut self, namespace: &str, waiter: Option<SyncWaiter>) -> bool {
+        let number = self.number_of(namespace);
+        number.is_some_and(|number| self.thread.sync(number, waiter))
     }
 
     /// Makes cycles of a namespace recur. Returns false if it is not synced here.
     fn start_timer(&mut self, namespace: &str) -> bool {
-        let Some((number, job)) = self.job_of(namespace) else {
+        let Some(number) = self.number_of(namespace) else {
             return false;
         };
-        if job.recur() {
-            self.tick(number);
+        if let Some(namespace) = self.namespaces.get_mut(number) {
+            // A thread that is started again does not wait.
+            namespace.waits_for_caller = false;
         }
-        true
+        self.thread.start_timer(number)
     }
 
-    /// Returns the job of a namespace, and its number.
-    fn job_of(&mut self, namespace: &str) -> Option<(usize, &mut Job)> {
-        let mut jobs = self.jobs.iter_mut().enumerate();
-        jobs.find(|(_, job)| *job.namespace.name == *namespace)
+    /// Returns the number of a namespace in the thread. Starts the thread again if it has ended.
+    fn number_of(&mut self, namespace: &str) -> Option<usize> {
+        if self.thread.has_ended() {
+            self.start_again();
+        }
+        self.namespaces.iter().position(|it| *it.name == *namespace)
     }
 
-    /// Takes the thread's results, which reschedule the jobs.
+    /// Takes the thread's results.
     fn take_results(&mut self) {
         for done in self.thread.done() {
             self.note(done);
@@ -550,40 +511,31 @@ impl Worker {
     /// Starts another thread in place of one that has panicked.
     #[cold]
     fn start_again(&mut self) {
-        let namespaces: Vec<_> = self.jobs.iter().map(|job| job.namespace.clone()).collect();
         let message = "ratelimit: the thread that syncs has ended, it is started again";
         log::error(NGX_LOG_ERR, self.log, message);
-        if let Ok(mut thread) = Thread::start(self.wake.eventfd(), self.bell.clone()) {
-            thread.sync_also(&namespaces);
-            for broker in &self.brokers {
-                thread.ask(broker.clone());
-            }
-            self.thread = thread;
-        }
-        let now = monotonic();
-        for job in &mut self.jobs {
-            job.begin_again(now);
-        }
-    }
-
-    /// Records the result of a cycle.
-    fn note(&mut self, done: Done) {
-        let Some(job) = self.jobs.get_mut(done.number) else {
+        let Ok(mut thread) = Thread::start(self.wake.eventfd(), self.bell.clone()) else {
+            self.start_again.set(START_AGAIN.as_millis() as u64);
             return;
         };
-        let report = done.result.as_ref().ok().copied().flatten();
-        if let Some(Report { pushed, fetched, .. }) = report {
-            let name = &job.namespace.name;
+        thread.sync_also(&self.namespaces);
+        for broker in &self.brokers {
+            thread.ask(broker.clone());
+        }
+        self.thread = thread;
+    }
+
+    /// Logs the end of a cycle, and keeps its waiter.
+    fn note(&mut self, done: Done) {
+        let Done { number, report, waiter } = done;
+        if let Some(waiter) = waiter {
+            self.ended.push((waiter, report));
+        } else if let Some(Report { pushed, fetched, .. }) = report
+            && let Some(SyncedNamespace { name, .. }) = self.namespaces.get(number)
+        {
             log::debug(self.log, || {
                 format!("ratelimit_namespace \"{name}\": {pushed} pushed, {fetched} fetched")
             });
         }
-        if done.is_early {
-            job.retry(monotonic());
-            return;
-        }
-        let ended = job.end(monotonic(), &done.result);
-        self.ended.extend(ended.map(|waiter| (waiter, report)));
     }
 }
 

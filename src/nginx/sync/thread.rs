@@ -1,41 +1,27 @@
 //! The thread that exchanges with datastores: a tokio runtime of its own, which never calls nginx.
 
-use core::cell::Cell;
+use core::cell::RefCell;
 use core::mem::MaybeUninit;
 use core::pin::pin;
 use core::time::Duration;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
-use std::time::Instant;
 
 use futures_util::future::{Either, select};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout, timeout_at};
 
 use super::channel::ChannelTask;
-use super::command::Command;
-use super::early::{EarlySyncs, EarlyTimer, LookTimer, listen};
-use super::last_push::LastPushes;
-use crate::broker::{Broker, EventFd, EventLoopQueue, KnownBefore, Observer, StoreEvent};
-use crate::engine::{EarlyPush, Env as _, LastPush, Machine, Report, SyncError, Syncer};
+use super::task::{CycleObserver, Done, LastPushes, SyncTask, SyncWaiter};
+use crate::broker::{Broker, EventFd, EventLoopQueue, StoreEvent};
+use crate::engine::{Env as _, LastPush, Machine, SyncCommand, SyncResult};
 use crate::nginx::conf::SyncedNamespace;
-use crate::nginx::cycle;
-use crate::store::contract::decision::Decider;
-use crate::store::contract::strategy::Strategy;
-use crate::store::registry::{StoreVisitor, THREAD_STACK};
-
-/// Periods in a row in which another worker synced, after which a worker closes its connection.
-const MAX_IDLE: u32 = 20;
-
-/// Interval in which a worker checks whether another one has ended its cycle.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
-
-/// Pause between the cycles of a last push, and between checks whether the store makes progress.
-const PAUSE_OF_LAST_PUSH: Duration = Duration::from_millis(10);
+use crate::store::registry::THREAD_STACK;
+use crate::table::SyncState;
 
 /// Time to wait for the thread after its last pushes should have ended.
 const MARGIN: Duration = Duration::from_millis(100);
@@ -45,7 +31,7 @@ pub(super) struct Thread {
     /// Sends further tasks to the thread. Dropped to end the thread.
     tasks: Option<UnboundedSender<Task>>,
     /// Senders to the tasks of namespaces, by number.
-    commands: Vec<UnboundedSender<Command>>,
+    commands: Vec<UnboundedSender<SyncCommand>>,
     done: EventLoopQueue<Done>,
     store_events: EventLoopQueue<StoreEvent>,
     /// Dropped to end the brokers.
@@ -57,23 +43,14 @@ pub(super) struct Thread {
     last_pushes: LastPushes,
 }
 
-/// The result of a cycle.
-pub(super) struct Done {
-    /// Number of the namespace, in the order in which they were added.
-    pub(super) number: usize,
-    pub(super) result: Result<Option<Report>, SyncError>,
-    /// Whether it was an early push or a poll, which nothing waits for.
-    pub(super) is_early: bool,
-}
-
 /// A task for the thread.
 enum Task {
     Sync {
         number: usize,
         namespace: Box<SyncedNamespace>,
         /// Sender to the task itself, for early pushes.
-        task: UnboundedSender<Command>,
-        commands: UnboundedReceiver<Command>,
+        task: UnboundedSender<SyncCommand>,
+        commands: UnboundedReceiver<SyncCommand>,
     },
     /// Subscribe to the channel of these namespaces' store.
     Channel(Vec<SyncedNamespace>),
@@ -186,19 +163,24 @@ impl Thread {
         let _ = self.tasks.as_ref().map(|tasks| tasks.send(task));
     }
 
-    /// Starts a cycle of namespace `number`, unless the node has synced in this period. Returns
-    /// false if the thread has ended.
-    pub(super) fn sync(&self, number: usize) -> bool {
-        self.command(number, Command::Sync)
+    /// Syncs namespace `number`: a cycle begins after this call, and after those of other workers.
+    /// Returns false if the thread has ended.
+    pub(super) fn sync(&self, number: usize, waiter: Option<SyncWaiter>) -> bool {
+        let done = self.done.clone();
+        let reply = Box::new(move |result: SyncResult| {
+            if waiter.is_some() {
+                done.push([Done { number, report: result.ok().flatten(), waiter }]);
+            }
+        });
+        self.command(number, SyncCommand::Sync { fetches_anew: false, reply })
     }
 
-    /// Starts a cycle of namespace `number` that begins after this call, and after those of other
-    /// workers. Returns false if the thread has ended.
-    pub(super) fn sync_now(&self, number: usize) -> bool {
-        self.command(number, Command::SyncNow)
+    /// Makes cycles of namespace `number` recur. Returns false if the thread has ended.
+    pub(super) fn start_timer(&self, number: usize) -> bool {
+        self.command(number, SyncCommand::StartTimer)
     }
 
-    fn command(&self, number: usize, command: Command) -> bool {
+    fn command(&self, number: usize, command: SyncCommand) -> bool {
         let commands = self.commands.get(number);
         commands.is_some_and(|commands| commands.send(command).is_ok())
     }
@@ -227,7 +209,7 @@ impl Thread {
         self.end_channels = None;
         for commands in &self.commands {
             // Sending fails only if the task has ended; then it has nothing left to push.
-            let _ = commands.send(Command::Finish(limits));
+            let _ = commands.send(SyncCommand::Finish(limits));
         }
         // The wait does not include the threads that look names up.
         let mut wait = limits.patience.saturating_add(MARGIN);
@@ -248,6 +230,9 @@ impl Thread {
     }
 }
 
+/// The sync states of namespaces with early pushes, and the senders to their tasks.
+type EarlySyncs = Rc<RefCell<Vec<(SyncState<'static>, UnboundedSender<SyncCommand>)>>>;
+
 /// The tasks of the thread.
 struct ThreadTasks {
     tasks: JoinSet<()>,
@@ -265,7 +250,7 @@ impl ThreadTasks {
     /// would continue without it.
     async fn go_on(&mut self, bell: Option<EventFd>, mut more: UnboundedReceiver<Task>) {
         if let Some(bell) = bell {
-            let listening = listen(bell, self.early.clone(), self.ending.clone());
+            let listening = push_early(bell, self.early.clone(), self.ending.clone());
             self.tasks.spawn_local(listening);
         }
         loop {
@@ -298,16 +283,20 @@ impl ThreadTasks {
                 let early = namespace.namespace.sync_state();
                 let early = early.filter(|_| namespace.is_early);
                 self.early.borrow_mut().extend(early.map(|state| (state, task)));
+                let options = namespace.options.clone();
                 let job = SyncTask {
-                    number,
-                    namespace: &namespace,
+                    observer: CycleObserver {
+                        number,
+                        known: namespace.store.known(),
+                        namespace: *namespace,
+                        results: self.results.clone(),
+                        store_events: self.events.clone(),
+                    },
                     commands,
-                    results: self.results.clone(),
-                    store_events: self.events.clone(),
                     last_pushes: self.last_pushes.clone(),
                     tasks: &mut self.tasks,
                 };
-                namespace.options.visit(job);
+                options.visit(job);
             }
             Task::Channel(namespaces) => {
                 let options = namespaces.first().map(|it| it.options.clone());
@@ -342,187 +331,24 @@ fn heard(namespaces: &[SyncedNamespace]) -> Vec<Vec<SyncedNamespace>> {
     heard
 }
 
-/// The arguments of the task that syncs one namespace.
-struct SyncTask<'a> {
-    number: usize,
-    namespace: &'a SyncedNamespace,
-    commands: UnboundedReceiver<Command>,
-    results: EventLoopQueue<Done>,
-    store_events: EventLoopQueue<StoreEvent>,
-    last_pushes: LastPushes,
-    tasks: &'a mut JoinSet<()>,
-}
-
-impl StoreVisitor for SyncTask<'_> {
-    type Output = ();
-
-    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
-        let SyncTask { number, namespace, commands, results, store_events, last_pushes, tasks } =
-            self;
-        let namespace = namespace.clone();
-        tasks.spawn_local(serve(
-            number,
-            namespace,
-            connect,
-            commands,
-            results,
-            store_events,
-            last_pushes,
-        ));
-    }
-}
-
-/// Executes the commands for one namespace. `connect` creates a strategy, which connects at its
-/// first use.
-async fn serve<S: Strategy>(
-    number: usize,
-    namespace: SyncedNamespace,
-    connect: impl Fn() -> S,
-    mut commands: UnboundedReceiver<Command>,
-    results: EventLoopQueue<Done>,
-    store_events: EventLoopQueue<StoreEvent>,
-    last_pushes: LastPushes,
-) {
-    let SyncedNamespace { namespace: counters, sizes, lease_lifetime, period, .. } = &namespace;
-    let Some(mut syncer) = Syncer::new(counters, sizes, *lease_lifetime) else {
-        return;
-    };
-    if namespace.is_synchronous {
-        syncer = syncer.pushing_only();
-    }
-    let worker = u16::try_from(cycle::worker()).unwrap_or(u16::MAX);
-    syncer = syncer.living_for(Syncer::life_of(*period)).by_worker(worker);
-    if namespace.is_early {
-        syncer = syncer.telling();
-    }
-    // Whether the store was up when the cycle began.
-    let known = Cell::new(namespace.store.known());
-    let record_cycle = |result: Result<Option<Report>, SyncError>, is_early: bool, store: &S| {
-        // Determined here, since another worker may change the store's state before nginx reads the
-        // result.
-        let mut events: Vec<_> = events_of(&namespace, known.get(), &result, store).collect();
-        if counters.table().record_identity() {
-            events.push(namespace.store.other_identity());
-        }
-        if !events.is_empty() {
-            store_events.push(events);
-        }
-        results.push([Done { number, result, is_early }]);
-    };
-    let note = |result, store: &S| record_cycle(result, false, store);
-    let mut store = connect();
-    let mut turns_of_others: u32 = 0;
-    let mut is_waiting = false;
-    let mut early = EarlyTimer::default();
-    // A store with a channel needs no polls.
-    let is_told = !namespace.is_early || store.channel().is_some();
-    let mut look = LookTimer::new(!is_told);
+/// Sends a command to the tasks of the namespaces whose bell is rung, until `ending` is closed.
+async fn push_early(bell: EventFd, namespaces: EarlySyncs, mut ending: watch::Receiver<()>) {
+    // Without the bell, hits are pushed once in each period.
+    let Ok(rung) = bell.listen() else { return };
+    let mut ended = pin!(ending.changed());
     loop {
-        // While another worker holds the lease, this one retries until its own cycle is done.
-        let next = early.next().into_iter().chain(look.next()).min();
-        let command = match (is_waiting, next) {
-            (true, _) => timeout(LOOK_AGAIN, commands.recv()).await,
-            (false, Some(next)) => timeout_at(next, commands.recv()).await,
-            (false, None) => Ok(commands.recv().await),
-        };
-        let again = match early.next() {
-            _ if is_waiting => Command::SyncNow,
-            Some(_) if early.next() == next => Command::Early,
-            _ => Command::Look,
-        };
-        known.set(namespace.store.known());
-        let began = Instant::now().into();
-        match command.unwrap_or(Some(again)) {
-            None => return,
-            // All workers have a timer; the node syncs once in each period.
-            Some(Command::Sync) if syncer.is_fresh(*period, &Machine) => {
-                turns_of_others = turns_of_others.saturating_add(1);
-                if turns_of_others == MAX_IDLE {
-                    // Closes the connection, so that a node has few connections.
-                    store = connect();
-                }
-                note(Ok(None), &store);
-            }
-            Some(Command::Sync) => {
-                turns_of_others = 0;
-                let result = syncer.sync(&mut store, &Machine).await;
-                look.set_after(&syncer, began, &result);
-                note(result, &store);
-            }
-            Some(Command::SyncNow) => {
-                turns_of_others = 0;
-                let result = syncer.sync(&mut store, &Machine).await;
-                let is_others = match &result {
-                    Ok(report) => !Report::is_whole(*report),
-                    Err(error) => *error == SyncError::LeaseLost,
-                };
-                // Workers of a newer configuration sync in place of this one.
-                is_waiting = is_others && !syncer.is_superseded();
-                look.set_after(&syncer, began, &result);
-                if !is_waiting {
-                    note(result, &store);
-                }
-            }
-            // All changes are pushed when the store is back.
-            Some(Command::Early) if syncer.is_store_lost() => early = EarlyTimer::default(),
-            Some(Command::Early) if !early.begin(began) => {}
-            Some(Command::Early) => {
-                turns_of_others = 0;
-                let result = syncer.sync_early(EarlyPush::Due, &mut store, &Machine).await;
-                look.set_after(&syncer, began, &result);
-                match result {
-                    Ok(report) if Report::is_whole(report) => {}
-                    // Workers of a newer configuration push the rest.
-                    Ok(_) | Err(SyncError::LeaseLost) if syncer.is_superseded() => {}
-                    Ok(_) | Err(SyncError::LeaseLost) => early.begin_again(Instant::now().into()),
-                    error => record_cycle(error, true, &store),
-                }
-            }
-            // No polls until the store is back.
-            Some(Command::Look) if syncer.is_store_lost() || syncer.is_superseded() => look.stop(),
-            Some(Command::Look) if !syncer.is_last() && syncer.is_fresh(look.pause(), &Machine) => {
-                look.put_off();
-            }
-            Some(Command::Look) => {
-                let result = syncer.sync_early(EarlyPush::Near, &mut store, &Machine).await;
-                look.set_after(&syncer, began, &result);
-                if let Err(error) = result {
-                    record_cycle(Err(error), true, &store);
-                }
-            }
-            Some(Command::Finish(limits)) => {
-                // Workers of a newer configuration sync in place of this one.
-                syncer = syncer.living_for(Duration::ZERO);
-                let _running = last_pushes.begin();
-                let pause = async || sleep(PAUSE_OF_LAST_PUSH).await;
-                let pushed = limits.run(&syncer, &mut store, &Machine, pause);
-                if let Some(result) = pushed.await {
-                    note(result, &store);
-                }
-                return;
+        match select(pin!(rung.readable()), ended.as_mut()).await {
+            Either::Left((Ok(mut ready), _)) => ready.clear_ready(),
+            Either::Left((Err(_), _)) | Either::Right(_) => return,
+        }
+        bell.clear();
+        for (state, task) in &*namespaces.borrow() {
+            if state.is_rung() {
+                // Sending fails only if the task has ended.
+                let _ = task.send(SyncCommand::Early);
             }
         }
     }
-}
-
-/// Returns the events of a cycle's store.
-fn events_of(
-    namespace: &SyncedNamespace,
-    known: KnownBefore,
-    result: &Result<Option<Report>, SyncError>,
-    store: &impl Strategy,
-) -> impl Iterator<Item = StoreEvent> {
-    let (observer, watched) = (Observer::Sync(namespace.number), &namespace.store);
-    let (events, of_clock) = match result {
-        Ok(Some(report)) => (
-            watched.note(observer, known, Ok::<_, &SyncError>(()), || store.server()),
-            watched.record_clock(report.clock_offset),
-        ),
-        // Another worker holds or has taken the lease.
-        Ok(None) | Err(SyncError::LeaseLost) => (None, None),
-        Err(error) => (watched.note(observer, known, Err(error), || None), None),
-    };
-    events.into_iter().chain(of_clock)
 }
 
 /// Blocks all signals in this thread and in those that it starts afterwards: nginx's main thread

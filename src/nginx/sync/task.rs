@@ -1,0 +1,153 @@
+//! The task that syncs one namespace in the thread, and its reports to the event loop.
+
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::time::Duration;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+
+use crate::broker::{EventLoopQueue, KnownBefore, Observer, StoreEvent};
+use crate::engine::{
+    Machine, Report, SyncCommand, SyncDriver, SyncError, SyncObserver, SyncResult, SyncTimes,
+    Syncer,
+};
+use crate::nginx::conf::SyncedNamespace;
+use crate::nginx::cycle;
+use crate::store::contract::decision::Decider;
+use crate::store::contract::strategy::Strategy;
+use crate::store::registry::StoreVisitor;
+
+/// The end of a cycle.
+pub(super) struct Done {
+    /// Number of the namespace, in the order in which they were added.
+    pub(super) number: usize,
+    /// `None` if the cycle did not sync.
+    pub(super) report: Option<Report>,
+    /// The waiter for the cycle. The cycle is reported without one, too.
+    pub(super) waiter: Option<SyncWaiter>,
+}
+
+/// A function to call when a cycle has ended; not called if the thread panics before.
+pub(crate) struct SyncWaiter {
+    /// Called by the event loop with `id` and the cycle's report; with `None` if the cycle did not
+    /// sync.
+    pub(crate) done: fn(u64, Option<Report>),
+    pub(crate) id: u64,
+}
+
+/// The number of namespaces whose last push is running. The event loop waits for them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastPushes(Arc<AtomicUsize>);
+
+/// Counts a running last push until it is dropped.
+struct RunningPush(LastPushes);
+
+// All accesses are relaxed: the number orders no other memory.
+impl LastPushes {
+    pub(super) fn are_running(&self) -> bool {
+        self.0.load(Relaxed) > 0
+    }
+
+    fn begin(&self) -> RunningPush {
+        self.0.fetch_add(1, Relaxed);
+        RunningPush(self.clone())
+    }
+}
+
+impl Drop for RunningPush {
+    fn drop(&mut self) {
+        let LastPushes(count) = &self.0;
+        count.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The arguments of the task that syncs one namespace.
+pub(super) struct SyncTask<'a> {
+    pub(super) observer: CycleObserver,
+    pub(super) commands: UnboundedReceiver<SyncCommand>,
+    pub(super) last_pushes: LastPushes,
+    pub(super) tasks: &'a mut JoinSet<()>,
+}
+
+impl StoreVisitor for SyncTask<'_> {
+    type Output = ();
+
+    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
+        let SyncTask { observer, commands, last_pushes, tasks } = self;
+        tasks.spawn_local(serve(observer, connect, commands, last_pushes));
+    }
+}
+
+/// Syncs one namespace.
+async fn serve<S: Strategy>(
+    observer: CycleObserver,
+    connect: impl Fn() -> S,
+    mut commands: UnboundedReceiver<SyncCommand>,
+    last_pushes: LastPushes,
+) {
+    let synced = observer.namespace.clone();
+    let Some(mut syncer) = Syncer::new(synced.namespace, &synced.sizes, synced.lease_lifetime)
+    else {
+        return;
+    };
+    if synced.is_synchronous {
+        syncer = syncer.pushing_only();
+    }
+    if synced.is_early {
+        syncer = syncer.telling();
+    }
+    let syncer = syncer.by_worker(u16::try_from(cycle::worker()).unwrap_or(u16::MAX));
+    let times = SyncTimes {
+        period: synced.period,
+        // The first cycle begins at once, so that a new node knows the current totals.
+        recurs: !synced.waits_for_caller,
+        polls: synced.is_early,
+        patience: Duration::MAX,
+    };
+    let mut driver = SyncDriver::new(syncer, times, Machine, connect, observer);
+    if let Some(limits) = driver.run(&mut commands).await {
+        let _running = last_pushes.begin();
+        driver.finish(limits).await;
+    }
+}
+
+/// Reports the cycles of one namespace, and the events of its store, to the event loop.
+pub(super) struct CycleObserver {
+    pub(super) number: usize,
+    pub(super) namespace: SyncedNamespace,
+    /// State of the store when the exchange began.
+    pub(super) known: KnownBefore,
+    pub(super) results: EventLoopQueue<Done>,
+    pub(super) store_events: EventLoopQueue<StoreEvent>,
+}
+
+impl SyncObserver for CycleObserver {
+    fn begin(&mut self) {
+        self.known = self.namespace.store.known();
+    }
+
+    fn end(&mut self, result: &SyncResult, store: &impl Strategy) {
+        // Determined here, since another worker may change the store's state before nginx reads the
+        // result.
+        let (observer, watched) = (Observer::Sync(self.namespace.number), &self.namespace.store);
+        let (event, of_clock) = match result {
+            Ok(Some(report)) => (
+                watched.note(observer, self.known, Ok::<_, &SyncError>(()), || store.server()),
+                watched.record_clock(report.clock_offset),
+            ),
+            // Another worker holds or has taken the lease.
+            Ok(None) | Err(SyncError::LeaseLost) => (None, None),
+            Err(error) => (watched.note(observer, self.known, Err(error), || None), None),
+        };
+        let has_other = self.namespace.namespace.table().record_identity();
+        let of_identity = has_other.then(|| watched.other_identity());
+        let events: Vec<_> = [event, of_clock, of_identity].into_iter().flatten().collect();
+        if !events.is_empty() {
+            self.store_events.push(events);
+        }
+        if let Ok(report @ Some(_)) = *result {
+            self.results.push([Done { number: self.number, report, waiter: None }]);
+        }
+    }
+}
