@@ -25,6 +25,7 @@ mod sync;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use functions::committed::{Committed, TellDecider};
 pub use functions::limiter::{AskedHits, Incoming, Limiter};
 pub use functions::ratelimiting::RateLimiting;
 pub use functions::window_counters::{Increment, WindowCounters};

@@ -15,7 +15,8 @@ use super::options::DecisionOptions;
 use super::question_task::{AskedQuestion, IsAway, QuestionTask, QuestionTasks, StoreCommand};
 use crate::broker::UnsentHits;
 use crate::engine::{
-    AskedHits, Deciders, Env as _, Incoming, Increment, Limiter, Machine, Refund, StoreQuestion,
+    AskedHits, Committed, Deciders, Env as _, Incoming, Increment, Limiter, Machine, StoreQuestion,
+    TellDecider,
 };
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
@@ -79,34 +80,18 @@ impl StoreDecisions {
     /// Lets the store decide about hits under a limit. Without its answer, the configured
     /// `on_error` decides.
     pub(super) async fn incoming<'l>(
-        &'l self,
-        limiter: &'l Limiter<'l>,
+        &self,
+        limiter: &Limiter<'l>,
         asked: AskedHits<'_>,
-    ) -> Result<(Incoming, Option<CommittedHits<'l>>), CallError> {
-        let question = limiter.question(asked, self.deciders);
-        let answer = match &question {
-            Some(question) => self.answer(limiter, question).await,
-            None => None,
-        };
-        let Some(answer) = answer else {
-            let decided = limiter.without_store(asked, self.options.on_error, &Machine);
-            let (incoming, refund) = decided.ok_or(CallError::NoAnswer)?;
-            let unsent = limiter.unsent(asked, self.deciders);
-            let unsent = unsent.filter(|_| refund.is_some());
-            if let Some((shard, charge)) = &unsent {
-                self.charge_later(*shard, charge);
-            }
-            let committed = refund.map(|refund| match unsent {
-                Some((shard, charge)) => CommittedHits::Unsent(self, refund, shard, charge.into()),
-                None => CommittedHits::Here(refund),
-            });
-            return Ok((incoming, committed));
-        };
-        let incoming = limiter.answered(asked, self.deciders, &answer, &Machine);
-        let is_charged = asked.commit && incoming.is_admitted;
-        let committed = question.filter(|_| is_charged);
-        let committed = committed.map(|question| CommittedHits::InStore(self, question.into()));
-        Ok((incoming, committed))
+    ) -> Result<(Incoming, Option<Committed<'l>>), CallError> {
+        if let Some(question) = limiter.question(asked, self.deciders)
+            && let Some(answer) = self.answer(limiter, &question).await
+        {
+            return Ok(limiter.answered(asked, self.deciders, (question, &answer), &Machine));
+        }
+        let (store, on_error) = ((self.deciders, self), self.options.on_error);
+        let decided = limiter.without_store(asked, on_error, store, &Machine);
+        decided.ok_or(CallError::NoAnswer)
     }
 
     /// Returns the store's answer, if it comes in time.
@@ -132,20 +117,6 @@ impl StoreDecisions {
         answer
     }
 
-    /// Makes the store charge hits that were counted without it, once it answers again.
-    fn charge_later(&self, shard: usize, charge: &Question) {
-        if let Some(shard) = self.shards.get(shard) {
-            // Sending fails only if the task has ended, and with it the instance.
-            shard.ask(charge.clone(), None, Duration::ZERO);
-        }
-    }
-
-    /// Makes the store refund the hits that a question charged. Returns whether it was asked.
-    fn refund(&self, charged: &StoreQuestion) -> bool {
-        let shard = self.shards.get(charged.decider);
-        shard.is_some_and(|it| it.ask(charged.refund(), None, Duration::ZERO))
-    }
-
     /// Waits for an answer until its deadline. `None` if none can come.
     fn in_time(
         &self,
@@ -156,6 +127,18 @@ impl StoreDecisions {
         let _thread = self.thread.enter();
         let answer = timeout(self.options.timeout, answer);
         async move { answer.await.ok()?.ok() }
+    }
+}
+
+impl TellDecider for StoreDecisions {
+    fn tell(&self, decider: usize, question: &Question) -> bool {
+        let shard = self.shards.get(decider);
+        shard.is_some_and(|it| it.ask(question.clone(), None, Duration::ZERO))
+    }
+
+    fn charge_later(&self, decider: usize, charge: &Question) {
+        // Telling fails only if the task has ended, and with it the instance.
+        self.tell(decider, charge);
     }
 }
 
@@ -170,35 +153,6 @@ impl ShardQuestions {
         let at = Machine.monotonic();
         let asked = AskedQuestion { question, reply, deadline, at };
         self.asked.send(StoreCommand::Decide(asked)).is_ok()
-    }
-}
-
-/// Hits that were counted and can be refunded. The variants for stores are boxed, since most
-/// decisions are made in memory and this value is copied.
-#[derive(Debug)]
-pub(super) enum CommittedHits<'l> {
-    /// Hits in the memory.
-    Here(Refund<'l>),
-    /// Hits in the memory, and the charge by which the shard's store will be told of them.
-    Unsent(&'l StoreDecisions, Refund<'l>, usize, Box<Question>),
-    /// Hits that a store charged for this question.
-    InStore(&'l StoreDecisions, Box<StoreQuestion>),
-}
-
-impl CommittedHits<'_> {
-    /// Refunds the hits. Returns whether they were refunded, or the store was asked to.
-    pub(super) fn give_back(self) -> bool {
-        match self {
-            CommittedHits::Here(refund) => refund.refund(),
-            CommittedHits::Unsent(decisions, refund, shard, charge) => {
-                let is_refunded = refund.refund();
-                if is_refunded {
-                    decisions.charge_later(shard, &charge.refund());
-                }
-                is_refunded
-            }
-            CommittedHits::InStore(decisions, question) => decisions.refund(&question),
-        }
     }
 }
 

@@ -3,12 +3,12 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::asking::{CommittedHits, StoreDecisions};
+use super::asking::StoreDecisions;
 use super::block_on::block_on;
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
 use crate::engine::functions::arguments::{self, ArgumentError};
-use crate::engine::{AskedHits, Incoming, Limiter, Machine};
+use crate::engine::{AskedHits, Committed, Incoming, Limiter, Machine};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::DEFAULT_NAMESPACE;
@@ -77,7 +77,9 @@ pub struct Decision<'l> {
     /// Time after which the same number of hits would be admitted if no others come; `None` if
     /// never.
     pub retry_after: Option<Duration>,
-    committed: Option<CommittedHits<'l>>,
+    committed: Option<Committed<'l>>,
+    /// Decisions of the store; `None` if it does not decide.
+    decisions: Option<&'l StoreDecisions>,
 }
 
 impl LimiterOptions {
@@ -228,8 +230,8 @@ impl RateLimiter {
     }
 
     fn decide_here(&self, asked: AskedHits<'_>) -> Decision<'_> {
-        let (incoming, refund) = self.limiter.get().incoming(asked, &Machine);
-        Decision::new(incoming, refund.map(CommittedHits::Here))
+        let (incoming, committed) = self.limiter.get().incoming(asked, &Machine);
+        Decision::new(incoming, committed, None)
     }
 
     async fn decide_by<'l>(
@@ -238,12 +240,16 @@ impl RateLimiter {
         asked: AskedHits<'_>,
     ) -> Result<Decision<'l>, CallError> {
         let (incoming, committed) = decisions.incoming(self.limiter.get(), asked).await?;
-        Ok(Decision::new(incoming, committed))
+        Ok(Decision::new(incoming, committed, Some(decisions)))
     }
 }
 
 impl<'l> Decision<'l> {
-    fn new(incoming: Incoming, committed: Option<CommittedHits<'l>>) -> Decision<'l> {
+    fn new(
+        incoming: Incoming,
+        committed: Option<Committed<'l>>,
+        decisions: Option<&'l StoreDecisions>,
+    ) -> Decision<'l> {
         let Incoming { is_admitted, rate, remaining, delay, retry_after } = incoming;
         Decision {
             is_admitted,
@@ -252,12 +258,13 @@ impl<'l> Decision<'l> {
             rate: rate.to_f64(),
             retry_after: retry_after.map(Duration::from_millis),
             committed,
+            decisions,
         }
     }
 
     /// Refunds the hits that were counted. Returns false if none were counted, or their window has
     /// ended. A store that has charged them is asked to refund them, without waiting for it.
     pub fn uncommit(self) -> bool {
-        self.committed.is_some_and(CommittedHits::give_back)
+        self.committed.is_some_and(|committed| committed.give_back(self.decisions))
     }
 }

@@ -1,6 +1,7 @@
 //! A limit for the library's callers, which ask it repeatedly, as requests do `ratelimit`.
 
 use super::arguments::{self, ArgumentError};
+use super::committed::{Committed, TellDecider};
 use crate::engine::namespace::Namespace;
 use crate::engine::request::bound_limit::BoundLimit;
 use crate::engine::request::charge::{Charge, Charges, Refund};
@@ -100,12 +101,12 @@ impl<'m> Limiter<'m> {
         &self.bound
     }
 
-    /// Decides on hits with this node's counters. Also returns the refund of the counted hits.
+    /// Decides on hits with this node's counters. Also returns the counted hits.
     pub fn incoming(
         &self,
         asked: AskedHits<'_>,
         clock: &impl Clock,
-    ) -> (Incoming, Option<Refund<'m>>) {
+    ) -> (Incoming, Option<Committed<'m>>) {
         let name = counted_name(asked.key, None);
         let key = self.bound.table().key(&name);
         let mut evaluation = Evaluation::new(OneCharge(None), self.counts_rejected);
@@ -114,7 +115,8 @@ impl<'m> Limiter<'m> {
         } else {
             evaluation.ask(&self.bound, self.hits, &key, asked.cost, clock);
         }
-        self.finish(evaluation, asked, clock)
+        let (incoming, refund) = self.finish(evaluation, asked, clock);
+        (incoming, refund.map(Committed::Here))
     }
 
     /// Creates the question to a store about hits.
@@ -125,9 +127,9 @@ impl<'m> Limiter<'m> {
         questions(&[check], self.counts_rejected).pop()
     }
 
-    /// Creates the question by which a store later charges or refunds hits that were counted
-    /// without it. `None` if a sync pushes them.
-    pub fn unsent(&self, asked: AskedHits<'_>, store: Deciders) -> Option<(usize, Question)> {
+    /// Creates the question by which a store later charges hits that were counted without it. `None`
+    /// if a sync pushes them.
+    fn unsent(&self, asked: AskedHits<'_>, store: Deciders) -> Option<(usize, Question)> {
         if self.bound.limit.algorithm.kind() == StoredKind::Windows {
             return None;
         }
@@ -135,14 +137,15 @@ impl<'m> Limiter<'m> {
         Some((question.decider, question.charge()))
     }
 
-    /// Returns the decision from a store's answer to [`Limiter::question`].
+    /// Returns the decision from a store's answer to [`Limiter::question`], and the hits that were
+    /// counted.
     pub fn answered(
         &self,
         asked: AskedHits<'_>,
         store: Deciders,
-        answer: &Answer,
+        (question, answer): (StoreQuestion, &Answer),
         clock: &impl Clock,
-    ) -> Incoming {
+    ) -> (Incoming, Option<Committed<'m>>) {
         let name = counted_name(asked.key, None);
         let key = self.bound.table().key(&name);
         let check = self.check(asked, &key, store);
@@ -159,17 +162,21 @@ impl<'m> Limiter<'m> {
             }
             _ => decision.conclude(&mut evaluation, &[check], clock),
         }
-        self.finish(evaluation, asked, clock).0
+        let (incoming, _) = self.finish(evaluation, asked, clock);
+        let is_charged = asked.commit && incoming.is_admitted;
+        let committed = is_charged.then(|| Committed::InStore(Box::new(question)));
+        (incoming, committed)
     }
 
     /// Decides on hits by `on_error`, since the store does not answer. `None` if the hits are
-    /// denied. Also returns the refund of hits that were counted here.
+    /// denied. Also returns the hits that were counted here, of which the store is told later.
     pub fn without_store(
         &self,
         asked: AskedHits<'_>,
         on_error: OnError,
+        store: (Deciders, &impl TellDecider),
         clock: &impl Clock,
-    ) -> Option<(Incoming, Option<Refund<'m>>)> {
+    ) -> Option<(Incoming, Option<Committed<'m>>)> {
         self.bound.count_fallback(on_error);
         let name = counted_name(asked.key, None);
         let key = self.bound.table().key(&name);
@@ -189,7 +196,15 @@ impl<'m> Limiter<'m> {
         }
         let (mut incoming, refund) = self.incoming_of(evaluation.end(clock), asked)?;
         incoming.is_admitted |= on_error == OnError::Allow;
-        Some((incoming, refund))
+        let (deciders, teller) = store;
+        let committed = refund.map(|refund| match self.unsent(asked, deciders) {
+            Some((decider, charge)) => {
+                teller.charge_later(decider, &charge);
+                Committed::Unsent(refund, Box::new((decider, charge)))
+            }
+            None => Committed::Here(refund),
+        });
+        Some((incoming, committed))
     }
 
     fn check<'c>(
@@ -300,6 +315,16 @@ mod tests {
 
     const MINUTE: u64 = 60_000;
 
+    struct NoStore;
+
+    impl TellDecider for NoStore {
+        fn tell(&self, _: usize, _: &Question) -> bool {
+            unreachable!("there is no store")
+        }
+
+        fn charge_later(&self, _: usize, _: &Question) {}
+    }
+
     fn limit(size: u64, algorithm: Algorithm, burst: Burst) -> Limit {
         Limit {
             name: "foo-1m".into(),
@@ -333,7 +358,7 @@ mod tests {
             assert!(matches!(ask(true), (false, 0, None)));
             let refund = refund.unwrap();
             assert!(refund.is_of(&limiter.bound, b"k") && !refund.is_of(&limiter.bound, b"l"));
-            assert!(refund.refund());
+            assert!(refund.give_back(None::<&NoStore>));
             assert!(matches!(ask(true), (true, 0, Some(_))));
         }
     }

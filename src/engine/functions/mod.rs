@@ -2,9 +2,11 @@
 //!
 //! - [`ratelimiting`]: `increment` and `sliding_window`; [`window_counters`]: both for windows of
 //!   one size
-//! - [`limiter`]: limiters; [`arguments`]: validation of arguments
+//! - [`limiter`]: limiters; [`committed`]: hits that callers give back; [`arguments`]: validation of
+//!   arguments
 
 pub mod arguments;
+pub(super) mod committed;
 pub(super) mod limiter;
 pub(super) mod ratelimiting;
 pub(super) mod window_counters;

@@ -5,11 +5,11 @@ use core::ffi::{c_char, c_int, c_void};
 use super::answer::{self, tell};
 use super::call::{bytes, call};
 use super::define::no_place;
-use super::question;
+use super::question::TellBroker;
 use super::types::{Handle, OK, RawResult};
 use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Increment};
-use crate::nginx::conf::{Committed, FoundNamespace, LibraryError, MainConf};
+use crate::nginx::conf::{FoundNamespace, LibraryError, MainConf};
 use crate::nginx::sync as syncs;
 use crate::nginx::time::NgxClock;
 use crate::policy::namespace::SyncMode;
@@ -147,10 +147,8 @@ pub(super) unsafe extern "C" fn incoming(
             let namespace = limiter.limiter.bound().namespace();
             return Err(is_synchronous(namespace, "incoming_async"));
         }
-        let (incoming, refund) = limiter.limiter.incoming(asked, &NgxClock);
-        if let Some(refund) = refund {
-            limiter.remember(Committed::Here(refund));
-        }
+        let (incoming, committed) = limiter.limiter.incoming(asked, &NgxClock);
+        limiter.remember(committed);
         Ok(tell(&incoming, result))
     };
     // SAFETY: by the contract in the header.
@@ -170,19 +168,8 @@ pub(super) unsafe extern "C" fn uncommit(
     let refund = |main: &'static MainConf| {
         let key = arguments::key(key)?;
         let limiter = main.library().limiter(limiter)?;
-        let is_refunded = match limiter.take_committed(key) {
-            Some(Committed::Here(refund)) => {
-                let cost = refund.value();
-                let is_refunded = refund.refund();
-                if is_refunded {
-                    question::refund_unsent(&limiter, key, cost);
-                }
-                is_refunded
-            }
-            Some(Committed::InStore(_, cost)) => question::refund(&limiter, key, cost),
-            None => false,
-        };
-        match is_refunded {
+        let committed = limiter.take_committed(key);
+        match committed.is_some_and(|it| it.give_back(Some(&TellBroker))) {
             true => Ok(OK),
             false => Err(LibraryError::Unknown(
                 "this worker has no hits of the key to give back: they were not committed of late, or \

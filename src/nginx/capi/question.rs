@@ -11,8 +11,8 @@ use super::types::{Handle, RawReady, RawResult, RawWait, WAIT};
 use crate::broker::shared::message::Reply;
 use crate::broker::{Asker, Waiters};
 use crate::engine::functions::arguments::ArgumentError;
-use crate::engine::{AskedHits, Incoming, Increment};
-use crate::nginx::conf::{Committed, LibraryError, LibraryLimiter, MainConf, Synchronous};
+use crate::engine::{AskedHits, Incoming, Increment, StoreQuestion, TellDecider};
+use crate::nginx::conf::{LibraryError, LibraryLimiter, MainConf, Synchronous};
 use crate::nginx::cycle::Cycle;
 use crate::nginx::event_loop::OfEventLoop;
 use crate::nginx::guard::guard;
@@ -22,8 +22,7 @@ use crate::nginx::sync;
 use crate::nginx::time::NgxClock;
 use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
-use crate::policy::key::counted_name;
-use crate::store::contract::decision::Answer;
+use crate::store::contract::decision::{Answer, Question};
 
 /// The tickets whose answers are outstanding or were not taken.
 static TICKETS: OfEventLoop<RefCell<Waiters<Ticket>>> =
@@ -41,6 +40,7 @@ enum Ticket {
 struct AskedTicket {
     limiter: Rc<LibraryLimiter>,
     synchronous: Synchronous,
+    question: StoreQuestion,
     key: Box<[u8]>,
     cost: Hits,
     commit: bool,
@@ -134,10 +134,8 @@ fn ask(
     let wait = wait.ok_or_else(|| no_place("wait"))?;
     let result = result.ok_or_else(|| no_place("result"))?;
     let Some(synchronous) = limiter.synchronous else {
-        let (incoming, refund) = limiter.limiter.incoming(asked, &NgxClock);
-        if let Some(refund) = refund {
-            limiter.remember(Committed::Here(refund));
-        }
+        let (incoming, committed) = limiter.limiter.incoming(asked, &NgxClock);
+        limiter.remember(committed);
         return Ok(tell(&incoming, result));
     };
     if wait.ready.is_none() {
@@ -159,6 +157,7 @@ fn ask(
     let ticket = AskedTicket {
         limiter: limiter.clone(),
         synchronous,
+        question,
         key: asked.key.into(),
         cost: asked.cost,
         commit: asked.commit,
@@ -193,19 +192,27 @@ fn without_store(
     synchronous: Synchronous,
     asked: AskedHits<'_>,
 ) -> Result<Incoming, LibraryError> {
-    let on_error = synchronous.on_error;
-    let decided = limiter.limiter.without_store(asked, on_error, &NgxClock);
-    let (incoming, refund) = decided.ok_or_else(|| {
+    let (store, on_error) = ((synchronous.store, &TellBroker), synchronous.on_error);
+    let decided = limiter.limiter.without_store(asked, on_error, store, &NgxClock);
+    let (incoming, committed) = decided.ok_or_else(|| {
         let namespace = limiter.limiter.bound().namespace();
         LibraryError::Unavailable(namespace.into())
     })?;
-    if let Some(refund) = refund {
-        if let Some((decider, question)) = limiter.limiter.unsent(asked, synchronous.store) {
-            sync::charge_later(decider, &question);
-        }
-        limiter.remember(Committed::Here(refund));
-    }
+    limiter.remember(committed);
     Ok(incoming)
+}
+
+/// Tells deciders by this node's broker.
+pub(super) struct TellBroker;
+
+impl TellDecider for TellBroker {
+    fn tell(&self, decider: usize, question: &Question) -> bool {
+        sync::tell(decider, question)
+    }
+
+    fn charge_later(&self, decider: usize, charge: &Question) {
+        sync::charge_later(decider, charge);
+    }
 }
 
 /// Takes the stores' replies to callers' questions.
@@ -245,12 +252,10 @@ fn finish(id: u64, answer: Option<Answer>) {
     }
     let incoming = match answer {
         Some(answer) => {
-            let asked = ticket.asked();
-            let incoming = limiter.limiter.answered(asked, store, &answer, &NgxClock);
-            if incoming.is_admitted && asked.commit {
-                let name = counted_name(&ticket.key, None).into_owned();
-                limiter.remember(Committed::InStore(name.into(), ticket.cost));
-            }
+            let answered = (ticket.question.clone(), &answer);
+            let decided = limiter.limiter.answered(ticket.asked(), store, answered, &NgxClock);
+            let (incoming, committed) = decided;
+            limiter.remember(committed);
             Ok(incoming)
         }
         None => without_store(limiter, ticket.synchronous, ticket.asked()),
@@ -260,27 +265,6 @@ fn finish(id: u64, answer: Option<Answer>) {
     }
     // The caller may call this module again.
     ticket.ready.call();
-}
-
-/// Refunds hits of a key at the store. Returns whether the store was asked.
-pub(super) fn refund(limiter: &LibraryLimiter, key: &[u8], cost: Hits) -> bool {
-    let Some(synchronous) = limiter.synchronous else {
-        return false;
-    };
-    let asked = AskedHits { key, cost, commit: true, weight: Weight::default() };
-    let question = limiter.limiter.question(asked, synchronous.store);
-    question.is_some_and(|it| sync::tell(it.decider, &it.refund()))
-}
-
-/// Refunds hits of a key that were counted while its store was down, so that they are not charged
-/// later.
-pub(super) fn refund_unsent(limiter: &LibraryLimiter, key: &[u8], cost: Hits) {
-    let asked =
-        AskedHits { key, cost: Hits::ZERO.minus(cost), commit: true, weight: Weight::default() };
-    let store = limiter.synchronous.map(|it| it.store);
-    if let Some((decider, question)) = store.and_then(|it| limiter.limiter.unsent(asked, it)) {
-        sync::charge_later(decider, &question);
-    }
 }
 
 /// `take`

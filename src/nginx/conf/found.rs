@@ -7,9 +7,7 @@ use super::library_error::LibraryError;
 use super::served::Synchronous;
 use crate::conf::configuration::NamespaceConf;
 use crate::engine::functions::arguments;
-use crate::engine::{Limiter, Namespace, Refund, WindowCounters};
-use crate::policy::hits::Hits;
-use crate::policy::key::counted_name;
+use crate::engine::{Committed, Limiter, Namespace, WindowCounters};
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreKind;
@@ -36,16 +34,7 @@ pub(crate) struct FoundNamespace {
 pub(crate) struct LibraryLimiter {
     pub(crate) limiter: Limiter<'static>,
     pub(crate) synchronous: Option<Synchronous>,
-    committed: RefCell<Vec<Committed>>,
-}
-
-/// Hits that were committed.
-#[derive(Debug)]
-pub(crate) enum Committed {
-    /// Hits in a counter of this node.
-    Here(Refund<'static>),
-    /// Hits in a store's counter, with the key's name in the store.
-    InStore(Box<[u8]>, Hits),
+    committed: RefCell<Vec<Committed<'static>>>,
 }
 
 impl FoundNamespace {
@@ -132,17 +121,16 @@ impl LibraryLimiter {
     }
 
     /// Remembers hits that were committed.
-    pub(crate) fn remember(&self, committed: Committed) {
-        remember(&self.committed, committed);
+    pub(crate) fn remember(&self, committed: Option<Committed<'static>>) {
+        if let Some(committed) = committed {
+            remember(&self.committed, committed);
+        }
     }
 
     /// Removes and returns the latest commit of a key.
-    pub(crate) fn take_committed(&self, key: &[u8]) -> Option<Committed> {
+    pub(crate) fn take_committed(&self, key: &[u8]) -> Option<Committed<'static>> {
         let mut all = self.committed.borrow_mut();
-        let index = all.iter().rposition(|it| match it {
-            Committed::Here(refund) => refund.is_of(self.limiter.bound(), key),
-            Committed::InStore(known, _) => **known == *counted_name(key, None),
-        });
+        let index = all.iter().rposition(|it| it.is_of(self.limiter.bound(), key));
         index.map(|index| all.remove(index))
     }
 }

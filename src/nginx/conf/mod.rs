@@ -35,7 +35,7 @@ pub(super) use content::ContentHandlers;
 pub(super) use directives::COMMANDS;
 pub(super) use files::ConfFiles;
 pub(super) use finding::Defined;
-pub(super) use found::{Committed, FoundNamespace, LibraryLimiter};
+pub(super) use found::{FoundNamespace, LibraryLimiter};
 pub(super) use library_error::LibraryError;
 pub(super) use location::LocationConf;
 pub(super) use main::MainConf;
