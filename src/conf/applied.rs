@@ -85,7 +85,7 @@ impl<T> AppliedRules<T> {
                 rule,
                 key: rule.written_key(key),
                 phase: *phase,
-                is_dry_run: *is_dry_run,
+                is_dry_run: rule.dry_run.unwrap_or(*is_dry_run),
             })
         }))
     }

@@ -63,8 +63,12 @@ impl<T> Rule<T> {
             CostText::Deferred(charge) => Cost::Deferred(amount(nginx, charge)?),
         };
         warn_of_rule(nginx, &rule);
-        let text = rule.key.map(|key| WrittenText::compile(nginx, key));
-        let key = OwnKey { text: text.transpose()?, counter: rule.counter.own().map(Into::into) };
+        let mut compile = |text| WrittenText::compile(nginx, text);
+        let key = OwnKey {
+            text: rule.key.map(&mut compile).transpose()?,
+            counter: rule.counter.own().map(Into::into),
+            unless: rule.unless.map(&mut compile).transpose()?,
+        };
 
         let origin = nginx.origin();
         http.has_deferred |= matches!(cost, Cost::Deferred(_));
@@ -80,6 +84,8 @@ impl<T> Rule<T> {
             ),
             key,
             cost,
+            dry_run: rule.dry_run,
+            status: rule.status,
             limits,
             shared: match rule.counter.is_said() {
                 true => Vec::new(),

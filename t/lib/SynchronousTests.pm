@@ -103,6 +103,20 @@ sub synchronous_tests {
         stop();
     };
 
+    subtest 'a rule that is tried alone' => sub {
+        $store->be_empty;
+        my %conf = decided();
+        $conf{rules}{tried}  = 'api limit=2/366d limit=9/360d window=fixed counter=default dry_run=on; ratelimit api limit=4/300d window=fixed';
+        $conf{rules}{first}  = 'api limit=100/366d window=fixed counter=default cost=0';
+        $conf{rules}{second} = 'api limit=100/360d window=fixed counter=default cost=0';
+        $_->start(%conf) for @nodes;
+        reached($_) for @nodes;
+        my @statuses = map { $_->status(tried => 'k') } $a, $b, $a, $b, $a;
+        is_deeply(\@statuses, [qw(PASSED PASSED REJECTED_DRY_RUN REJECTED_DRY_RUN REJECTED)], 'refuses no request');
+        is_deeply([map { $a->rate($_ => 'k') } qw(first second)], [2, 2], 'and charges what it admits');
+        stop();
+    };
+
     subtest 'hits that are known with the response' => sub {
         $store->be_empty;
         my %conf = decided();

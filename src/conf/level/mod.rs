@@ -1,5 +1,6 @@
 //! A level (`http`, a `server` or a `location`), and inheritance between levels.
 
+pub mod body;
 pub mod rules;
 
 use std::rc::Rc;
@@ -10,6 +11,7 @@ use super::words::nginx::Nginx;
 use super::words::parameter::{invalid, one_word, set_once};
 use super::words::settings::{Content, LevelOptions, Phase, Settings};
 use super::words::text::WrittenText;
+use body::RejectionBody;
 use rules::Rules;
 
 /// The error for a location that has another content handler, too.
@@ -20,6 +22,8 @@ pub const OTHER_CONTENT: &str =
 #[derive(Debug)]
 pub struct LevelConf<T> {
     key: Option<Rc<WrittenText<T>>>,
+    /// The body of rejections.
+    body: Option<Rc<RejectionBody<T>>>,
     /// Rules of this level, or inherited ones.
     pub(super) rules: Option<Rc<Rules<T>>>,
     /// Rules that apply. None if rules are off; a location with content of ours does not inherit rules.
@@ -48,6 +52,14 @@ impl<T> LevelConf<T> {
         let word = one_word(words, "expected one string, such as $remote_addr")?;
         warn_of_key(nginx, "ratelimit_key: the key", word);
         set_once(&mut self.key, Rc::new(WrittenText::compile(nginx, word)?))
+    }
+
+    /// Reads `ratelimit_message type text`.
+    pub(super) fn set_body<N>(&mut self, nginx: &mut N, words: &[&[u8]]) -> Result<(), ConfError>
+    where
+        N: Nginx<Text = T>,
+    {
+        set_once(&mut self.body, Rc::new(RejectionBody::read(nginx, words)?))
     }
 
     /// Reads `ratelimit_api [write=on | off]`. Returns whether writes are on.
@@ -114,6 +126,7 @@ impl<T> LevelConf<T> {
     /// Inherits the settings that this level does not set.
     pub fn inherit(&mut self, prev: &LevelConf<T>) {
         self.key = self.key.take().or_else(|| prev.key.clone());
+        self.body = self.body.take().or_else(|| prev.body.clone());
         self.has_basic_auth = self.has_basic_auth.or(prev.has_basic_auth);
         let own = self.rules.take();
         let has_own = own.as_ref().is_some_and(|rules| !rules.is_off());
@@ -137,6 +150,11 @@ impl<T> LevelConf<T> {
     /// Returns the key as it is written.
     pub fn written_key(&self) -> &[u8] {
         self.key.as_ref().map_or(b"$remote_addr", |key| &key.written)
+    }
+
+    /// Returns the body of rejections; `None` for nginx's own pages.
+    pub fn body(&self) -> Option<&RejectionBody<T>> {
+        self.body.as_deref()
     }
 
     /// Returns the rules that apply, if any. The level must have inherited.
@@ -175,6 +193,7 @@ impl<T> Default for LevelConf<T> {
     fn default() -> Self {
         LevelConf {
             key: None,
+            body: None,
             rules: None,
             effective: None,
             content: None,

@@ -21,21 +21,27 @@ pub struct Rule<T> {
     pub place: Box<str>,
     /// The index of its namespace in the configuration.
     pub namespace: usize,
-    /// The rule's own key and counter, if any.
+    /// The key under which the rule counts a request.
     pub key: OwnKey<T>,
     /// The cost of a request.
     pub cost: Cost<T>,
+    /// Whether the rule's rejections are only counted; `None` for what the level says.
+    pub dry_run: Option<bool>,
+    /// The status of the rule's rejections; `None` for that of the level.
+    pub status: Option<isize>,
     /// The limits, at least one.
     pub limits: Vec<RuleLimit<T>>,
     /// The limits whose counters are checked for other rules' limits; empty if `counter=` says that sharing is meant.
     pub(crate) shared: Vec<WindowLimits>,
 }
 
-/// A rule's own key and counter, each if it has one.
+/// A rule's own key and counter, each if it has one, and its exception.
 #[derive(Debug)]
 pub struct OwnKey<T> {
     pub(crate) text: Option<WrittenText<T>>,
     pub(crate) counter: Option<Box<str>>,
+    /// The text of `unless=`.
+    pub(crate) unless: Option<WrittenText<T>>,
 }
 
 /// A limit of a rule.
@@ -80,6 +86,11 @@ impl<T> Rules<T> {
     /// Returns the rules, in their order.
     pub fn rules(&self) -> &[Rule<T>] {
         &self.rules
+    }
+
+    /// Whether a rule has a `dry_run=`, so that rules are tried one by one.
+    pub fn has_own_dry_run(&self) -> bool {
+        self.rules.iter().any(|rule| rule.dry_run.is_some())
     }
 
     /// Returns the value of `RateLimit-Policy` if all limits apply; empty if one of them is variable.
@@ -166,5 +177,10 @@ impl<T> OwnKey<T> {
     #[inline]
     pub fn counter(&self) -> Option<&str> {
         self.counter.as_deref()
+    }
+
+    /// Returns the text with which the rule does not apply to a request, unless it is empty or `0`.
+    pub fn unless(&self) -> Option<&T> {
+        self.unless.as_ref().map(|unless| &unless.text)
     }
 }

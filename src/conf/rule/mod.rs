@@ -3,6 +3,7 @@
 mod rate;
 
 use super::words::parameter::{Parameter, QUOTES, is_other, unknown};
+use super::words::settings::{STATUS, parse_status};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::key::MAX_COUNTER_LEN;
 use crate::policy::limit::{Burst, Quota, QuotaHits};
@@ -29,6 +30,12 @@ pub struct RuleText<'a> {
     pub cost: CostText<'a>,
     /// The name of the policy, if the rule has one limit and `name=`.
     pub name: Option<&'a str>,
+    /// Whether the rule's rejections are only counted; `None` for what the level says.
+    pub dry_run: Option<bool>,
+    /// The status of the rule's rejections; `None` for that of the level.
+    pub status: Option<isize>,
+    /// The text with which a request is not subject to the rule, unless it is empty or `0`.
+    pub unless: Option<&'a [u8]>,
 }
 
 /// The name that distinguishes counters of one key and window.
@@ -71,6 +78,7 @@ impl<'a> RuleText<'a> {
         let (mut window, mut key, mut counter) = (None, None, None);
         let (mut cost, mut charge, mut name) = (None, None, None);
         let (mut rate, mut burst, mut delay) = (None, None, None);
+        let (mut dry_run, mut status, mut unless) = (None, None, None);
         for &word in words {
             let parameter = Parameter::of(word).ok_or_else(|| unknown(word))?;
             let place = match parameter.name() {
@@ -84,6 +92,9 @@ impl<'a> RuleText<'a> {
                 b"cost" => Some(&mut cost),
                 b"charge" => Some(&mut charge),
                 b"name" => Some(&mut name),
+                b"dry_run" => Some(&mut dry_run),
+                b"status" => Some(&mut status),
+                b"unless" => Some(&mut unless),
                 _ => return Err(unknown(word)),
             };
             if let [b'"' | b'\'', ..] = parameter.value {
@@ -146,6 +157,9 @@ impl<'a> RuleText<'a> {
                 (None, None) => CostText::One,
             },
             name,
+            dry_run: dry_run.map(parse_dry_run).transpose()?,
+            status: status.map(parse_own_status).transpose()?,
+            unless: unless.map(|parameter| parameter.value),
         })
     }
 }
@@ -200,6 +214,18 @@ fn parse_counter(parameter: Parameter<'_>) -> Result<CounterName<'_>, OptionErro
         "default" => Ok(CounterName::Shared),
         name => Ok(CounterName::Own(name)),
     }
+}
+
+fn parse_dry_run(parameter: Parameter<'_>) -> Result<bool, OptionError> {
+    match parameter.value {
+        b"on" => Ok(true),
+        b"off" => Ok(false),
+        _ => Err(parameter.invalid("expected on or off")),
+    }
+}
+
+fn parse_own_status(parameter: Parameter<'_>) -> Result<isize, OptionError> {
+    parse_status(parameter.value).ok_or_else(|| parameter.invalid(STATUS))
 }
 
 /// Parses the name of a policy, which is quoted in headers.

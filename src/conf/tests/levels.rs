@@ -3,6 +3,47 @@
 use super::check_in_server;
 
 #[test]
+fn a_message_has_a_type_and_a_text() {
+    check_in_server(&[
+        (
+            "ratelimit_message: none",
+            "ratelimit_message;",
+            "[emerg] ratelimit_message: too few parameters: expected a media type and a text, such as \
+             application/json '{\"error\": \"limited\"}' in http.conf:1",
+        ),
+        (
+            "ratelimit_message: one word",
+            "ratelimit_message text;",
+            "[emerg] ratelimit_message: too few parameters: expected a media type and a text, such as \
+             application/json '{\"error\": \"limited\"}' in http.conf:1",
+        ),
+        (
+            "ratelimit_message: three words",
+            "ratelimit_message text/plain too many;",
+            "[emerg] ratelimit_message: one parameter too many, \"many\": expected a media type and a text, such as \
+             application/json '{\"error\": \"limited\"}' in http.conf:1",
+        ),
+        (
+            "ratelimit_message: a type that is none",
+            "ratelimit_message limited text/plain;",
+            "[emerg] ratelimit_message: invalid media type \"limited\": expected a media type and a text, such as \
+             application/json '{\"error\": \"limited\"}' in http.conf:1",
+        ),
+        (
+            "ratelimit_message: twice on a level",
+            "ratelimit_message text/plain a;\nratelimit_message text/plain b;",
+            "[emerg] ratelimit_message: is duplicate on this level in http.conf:2",
+        ),
+        (
+            "ratelimit_message: a variable without a name",
+            "ratelimit_message text/plain 'a $ b';",
+            "[emerg] ratelimit_message: invalid variable in \"$\": expected $name or ${name} after every \"$\" in \
+             http.conf:1",
+        ),
+    ]);
+}
+
+#[test]
 fn headers_are_of_kinds() {
     check_in_server(&[
         (

@@ -3,6 +3,42 @@
 use super::check_in_server;
 
 #[test]
+fn a_rule_may_differ_from_its_level() {
+    check_in_server(&[
+        (
+            "ratelimit: what differs",
+            "ratelimit limit=5/10s dry_run=on status=403 unless=$arg_a; ratelimit limit=5/1m dry_run=off;",
+            "server: \"default-10s\";q=5;w=10, \"default-1m\";q=5;w=60",
+        ),
+        (
+            "ratelimit: a dry run that is neither on nor off",
+            "ratelimit limit=5/10s dry_run=yes;",
+            "[emerg] ratelimit: invalid parameter \"dry_run=yes\": expected on or off in http.conf:1",
+        ),
+        (
+            "ratelimit: two dry runs",
+            "ratelimit limit=5/10s dry_run=on dry_run=off;",
+            "[emerg] ratelimit: parameter \"dry_run=off\" is duplicate: expected it once in http.conf:1",
+        ),
+        (
+            "ratelimit: a status that is no error",
+            "ratelimit limit=5/10s status=200;",
+            "[emerg] ratelimit: invalid parameter \"status=200\": expected a status from 400 to 599 in http.conf:1",
+        ),
+        (
+            "ratelimit: a status that is a variable",
+            "ratelimit limit=5/10s status=$arg_a;",
+            "[emerg] ratelimit: invalid parameter \"status=$arg_a\": expected a status from 400 to 599 in http.conf:1",
+        ),
+        (
+            "ratelimit: an exception with a variable without a name",
+            "ratelimit limit=5/10s unless=$;",
+            "[emerg] ratelimit: invalid variable in \"$\": expected $name or ${name} after every \"$\" in http.conf:1",
+        ),
+    ]);
+}
+
+#[test]
 fn a_rule_has_parameters() {
     check_in_server(&[
         (
@@ -57,7 +93,7 @@ fn a_rule_has_parameters() {
             "ratelimit: a key without \"=\"",
             "ratelimit limit=5/10s key $arg_a;",
             "[emerg] ratelimit: invalid parameter \"key\": expected limit=hits/window, window=, rate=hits/time, burst=, delay=, \
-             key=, counter=, cost=, charge= or name=; or as the first word, and no other, a \
+             key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no other, a \
              namespace: \"ratelimit key limit=...\" in http.conf:1",
         ),
         (

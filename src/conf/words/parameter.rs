@@ -16,7 +16,8 @@ pub struct Parameter<'a> {
 }
 
 /// The accepted parameters of a rule, as the end of a message.
-pub(crate) const EXPECTED: &str = "expected limit=hits/window, window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge= or name=";
+pub(crate) const EXPECTED: &str = "expected limit=hits/window, window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, \
+                               dry_run=, status=, unless= or name=";
 
 /// The rule of quotes, as the end of a message.
 pub(crate) const QUOTES: &str = "quotes go around a whole parameter, as in \"key=a b\"";

@@ -142,14 +142,20 @@ impl Default for Settings {
     }
 }
 
+/// The accepted statuses of rejections, as the end of a message.
+pub(crate) const STATUS: &str = "expected a status from 400 to 599";
+
 fn status(words: &[&[u8]]) -> Result<isize, ConfError> {
-    const EXPECTED: &str = "expected a status from 400 to 599";
-    let word = one_word(words, EXPECTED)?;
+    let word = one_word(words, STATUS)?;
+    parse_status(word).ok_or_else(|| invalid("status", word, STATUS))
+}
+
+/// Parses the status of a rejection; `None` if it is none.
+pub(crate) fn parse_status(word: &[u8]) -> Option<isize> {
     let code = core::str::from_utf8(word).ok();
     let code = code.filter(|code| code.bytes().all(|byte| byte.is_ascii_digit()));
     let code = code.and_then(|code| code.parse().ok());
-    let code = code.filter(|code| (400..=599).contains(code));
-    code.ok_or_else(|| invalid("status", word, EXPECTED))
+    code.filter(|code| (400..=599).contains(code))
 }
 
 fn dry_run(words: &[&[u8]]) -> Result<Outcome, ConfError> {

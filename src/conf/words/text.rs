@@ -87,10 +87,37 @@ pub(crate) fn compile<N: Nginx>(nginx: &mut N, text: &[u8]) -> Result<N::Text, C
 /// Returns the names of the variables in a text, in their order. A `$` without a variable yields an empty name; a
 /// capture such as `$1` yields a digit.
 pub(crate) fn names(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    split(text).filter_map(|part| match part {
+        TextPart::Literal(_) => None,
+        TextPart::Variable { name, .. } => Some(name),
+    })
+}
+
+/// A part of a text with variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextPart<'t> {
+    /// Text up to the next variable, at least one byte.
+    Literal(&'t [u8]),
+    /// A variable.
+    Variable {
+        /// The variable as written, with its `$`.
+        written: &'t [u8],
+        /// Its name; empty if the `$` begins no variable.
+        name: &'t [u8],
+    },
+}
+
+/// Splits a text into literals and variables, in their order.
+pub(crate) fn split(text: &[u8]) -> impl Iterator<Item = TextPart<'_>> {
     let mut rest = text;
     core::iter::from_fn(move || {
-        let start = rest.iter().position(|&byte| byte == b'$')?;
-        let after = rest.get(start.wrapping_add(1)..).unwrap_or_default();
+        let start = rest.iter().position(|&byte| byte == b'$').unwrap_or(rest.len());
+        let (literal, variable) = rest.split_at_checked(start).unwrap_or_default();
+        if !literal.is_empty() {
+            rest = variable;
+            return Some(TextPart::Literal(literal));
+        }
+        let (_, after) = variable.split_first()?;
         let name;
         (name, rest) = match after {
             [b'1'..=b'9', rest @ ..] => (after.get(..1).unwrap_or_default(), rest),
@@ -106,7 +133,8 @@ pub(crate) fn names(text: &[u8]) -> impl Iterator<Item = &[u8]> {
                 after.split_at_checked(len).unwrap_or_default()
             }
         };
-        Some(name)
+        let len = variable.len().saturating_sub(rest.len());
+        Some(TextPart::Variable { written: variable.get(..len).unwrap_or_default(), name })
     })
 }
 

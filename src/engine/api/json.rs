@@ -61,6 +61,12 @@ pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
+/// Returns bytes as the inside of a JSON string. Those that are no UTF-8 are replaced.
+pub fn escaped(bytes: &[u8]) -> String {
+    let text = json(&String::from_utf8_lossy(bytes));
+    text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default().into()
+}
+
 /// An error that answers a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {

@@ -25,7 +25,7 @@ mod tests;
 mod top;
 
 pub use counting::Counting;
-pub use json::{ApiError, no_namespace};
+pub use json::{ApiError, escaped, no_namespace};
 pub use key::key;
 pub use namespace::{namespace, namespaces, no_store, synced};
 pub use overview::{Health, Overview, health};

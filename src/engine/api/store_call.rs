@@ -188,6 +188,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
             key: &key,
             cost: self.call.increment.unwrap_or(Hits::ZERO),
             store,
+            trial: None,
         })
     }
 

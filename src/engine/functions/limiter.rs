@@ -219,6 +219,7 @@ impl<'m> Limiter<'m> {
             key,
             cost: if asked.commit { asked.cost } else { Hits::ZERO },
             store: Some(store),
+            trial: None,
         }
     }
 

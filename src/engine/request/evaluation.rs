@@ -14,6 +14,10 @@ pub struct Evaluation<L> {
     charges: L,
     counts_rejected: bool,
     is_refused: bool,
+    /// Whether a rule that is tried alone has refused.
+    has_refused_trial: bool,
+    /// The number of the rule that is being tried alone, and the index of its first charge.
+    trial: Option<(usize, usize)>,
 }
 
 impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
@@ -22,7 +26,13 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     /// A refused request is charged under no limit, or under all of them if `counts_rejected`.
     #[inline]
     pub fn new(charges: L, counts_rejected: bool) -> Self {
-        Evaluation { charges, counts_rejected, is_refused: false }
+        Evaluation {
+            charges,
+            counts_rejected,
+            is_refused: false,
+            has_refused_trial: false,
+            trial: None,
+        }
     }
 
     /// Asks a limit of `hits` hits, or of a rate, to admit `cost` hits of `key`. Charges them if
@@ -214,6 +224,27 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         self.push(bound, hits, key, cost, counted);
     }
 
+    /// Begins the limits of a rule: `trial` is the number of one that is tried alone. If that rule
+    /// refuses, its own charges are refunded when the next rule begins, and nothing else changes.
+    pub fn enter(&mut self, trial: Option<usize>) {
+        let current = self.trial.map(|(rule, _)| rule);
+        if current == trial {
+            return;
+        }
+        if let Some((_, first)) = self.trial.take()
+            && self.is_refused
+        {
+            self.is_refused = false;
+            self.has_refused_trial = true;
+            if !self.counts_rejected {
+                refund_from(first, self.charges.as_mut_slice());
+            }
+        }
+        // After a refusal, limits are only asked, tried or not.
+        let first = self.charges.as_mut_slice().len();
+        self.trial = trial.filter(|_| !self.is_refused).map(|rule| (rule, first));
+    }
+
     /// Adds a store's answer for a limit of `hits` hits and, in the counter, `most`. The store has
     /// charged the request unless a limit refused.
     pub fn note(
@@ -273,6 +304,24 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     #[inline(always)]
     pub fn finish(mut self, refusal: Outcome, clock: &impl Clock) -> (Outcome, L) {
         let outcome = if self.is_refused { self.refuse(refusal, clock) } else { Outcome::Passed };
+        self.count(outcome)
+    }
+
+    /// Ends the evaluation like `finish`, after rules that may have been tried alone. If only those
+    /// refused the request, it passes as in a dry run.
+    #[cold]
+    pub fn finish_trials(mut self, refusal: Outcome, clock: &impl Clock) -> (Outcome, L) {
+        self.enter(None);
+        if self.has_refused_trial && !self.is_refused {
+            count_rejected_keys(self.charges.as_mut_slice(), clock);
+            return self.count(Outcome::RejectedDryRun);
+        }
+        self.finish(refusal, clock)
+    }
+
+    /// Counts the charged hits and the outcome in each namespace of a limit.
+    #[inline(always)]
+    fn count(mut self, outcome: Outcome) -> (Outcome, L) {
         if let [first, others @ ..] = self.charges.as_mut_slice() {
             let BoundLimit { table, counter, .. } = first.bound;
             // Most requests have limits in only one namespace.
@@ -379,10 +428,18 @@ fn admits(limit: &Limit, hits: Hits, reading: Reading, included: Hits, cost: Hit
 /// Refunds all charges, and corrects their verdicts.
 #[cold]
 fn refund(charges: &mut [Charge<'_, '_>]) {
-    while let Some((table, counter, key, receipt)) = charges.iter_mut().find_map(|charge| {
-        let receipt = charge.counted.receipt.take()?;
-        Some((charge.bound.table, charge.counter(), *charge.key, receipt))
-    }) {
+    refund_from(0, charges);
+}
+
+/// Refunds the charges from number `first` on, and corrects the verdicts of all.
+#[cold]
+fn refund_from(first: usize, charges: &mut [Charge<'_, '_>]) {
+    while let Some((table, counter, key, receipt)) =
+        charges.iter_mut().skip(first).find_map(|charge| {
+            let receipt = charge.counted.receipt.take()?;
+            Some((charge.bound.table, charge.counter(), *charge.key, receipt))
+        })
+    {
         table.refund(&counter, &receipt);
         for charge in charges.iter_mut() {
             if charge.has_counter_of(&counter, key) {

@@ -103,11 +103,13 @@ impl PendingDecision {
             return true;
         };
         let is_admitted = question.note(answer, checks, &mut self.answered, clock);
-        if !is_admitted && !self.counts_rejected {
-            // A store that rejects the request has not charged it.
-            self.questions.truncate(self.next);
-        } else {
+        // A store that rejects the request has not charged it.
+        if is_admitted || self.counts_rejected {
             self.next = self.next.saturating_add(1);
+        } else if question.is_trial {
+            self.questions.remove(self.next);
+        } else {
+            self.questions.truncate(self.next);
         }
         if self.next >= self.questions.len() {
             self.ending = Some(Ending::Decided);
@@ -169,10 +171,12 @@ pub fn fall_back<'c, 'm: 'c, L: Charges<'c, 'm>>(
     on_error: OnError,
     clock: &impl Clock,
 ) {
-    for LimitCheck { bound, hits, key, cost, store } in checks {
+    for LimitCheck { bound, hits, key, cost, store, trial } in checks {
+        evaluation.enter(*trial);
         let is_counted_here = store.is_none() || on_error == OnError::Local;
         if is_counted_here && on_error != OnError::Deny {
             evaluation.charge(bound, *hits, key, *cost, clock);
         }
     }
+    evaluation.enter(None);
 }

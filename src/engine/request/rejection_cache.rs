@@ -110,7 +110,10 @@ impl RejectionCache {
             Some(Answered { admitted, reading, charged: Hits::ZERO, certainty: Certainty::Settled })
         });
         let known: Few<_> = known.collect();
-        let mut refused = known.iter().flatten().filter(|known| !known.admitted);
+        // A rule that is tried alone refuses no request.
+        let mut refused = checks.iter().zip(&known).filter(|(check, known)| {
+            check.trial.is_none() && known.is_some_and(|known| !known.admitted)
+        });
         refused.next().is_some().then_some(known)
     }
 }

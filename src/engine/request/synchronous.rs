@@ -45,6 +45,8 @@ pub struct LimitCheck<'c, 'm> {
     pub cost: Hits,
     /// The deciders of the datastore; `None` if this node decides.
     pub store: Option<Deciders>,
+    /// The number of the limit's rule, if that is tried alone.
+    pub trial: Option<usize>,
 }
 
 /// A question to a datastore about a request, with the indexes of its checks.
@@ -54,6 +56,8 @@ pub struct StoreQuestion {
     pub decider: usize,
     /// The question itself.
     pub question: Question,
+    /// Whether it is about a rule that is tried alone.
+    pub(super) is_trial: bool,
     /// The index of the check for each limit of the question.
     checks: Few<usize>,
 }
@@ -117,21 +121,29 @@ impl<'m> LimitCheck<'_, 'm> {
     }
 }
 
-/// Returns the questions about a request, one for each decider, in the order of their first limits.
+/// A decider, and the number of a rule that is tried alone.
+type Asked = (usize, Option<usize>);
+
+/// Returns the questions about a request, one for each decider, and before those, one for each rule
+/// that is tried alone, in the order of their first limits.
 pub fn questions(checks: &[LimitCheck<'_, '_>], counts_rejected: bool) -> Few<StoreQuestion> {
-    let mut parts: Few<(usize, Few<(usize, Deciders)>)> = Few::new();
+    let mut parts: Few<(Asked, Few<(usize, Deciders)>)> = Few::new();
     for (index, check) in checks.iter().enumerate() {
         let (Some(deciders), Some(decider)) = (check.store, check.decider()) else {
             continue;
         };
-        match parts.iter_mut().find(|(known, _)| *known == decider) {
+        let asked = (decider, check.trial);
+        match parts.iter_mut().find(|(known, _)| *known == asked) {
             Some((_, part)) => part.push((index, deciders)),
-            None => parts.push((decider, smallvec![(index, deciders)])),
+            None => parts.push((asked, smallvec![(index, deciders)])),
         }
     }
+    // A rule that is tried is compared with the counts before this request.
+    parts.sort_by_key(|((_, trial), _)| trial.is_none());
     let mut questions = Few::new();
-    for (decider, part) in parts {
-        questions.push(question(checks, decider, &part, counts_rejected));
+    for ((decider, trial), part) in parts {
+        let asked = question(checks, decider, &part, counts_rejected);
+        questions.push(StoreQuestion { is_trial: trial.is_some(), ..asked });
     }
     questions
 }
@@ -160,8 +172,12 @@ fn question(
             Some(counter) if counter.cost == Hits::ZERO => counter.cost = cost,
             Some(_) => {}
             None => {
+                let charged = match is_charged_otherwise(checks, index) {
+                    true => Hits::ZERO,
+                    false => cost,
+                };
                 identities.push(identity);
-                counters.push(deciders.counter(bound, kind, *key, cost));
+                counters.push(deciders.counter(bound, kind, *key, charged));
             }
         }
         limits.push(AskedLimit {
@@ -175,8 +191,21 @@ fn question(
     StoreQuestion {
         decider,
         question: Question { counts_rejected, counters, limits },
+        is_trial: false,
         checks: indices,
     }
+}
+
+/// Returns whether check number `index` is of a rule that is tried alone, and another rule charges
+/// its counter.
+fn is_charged_otherwise(checks: &[LimitCheck<'_, '_>], index: usize) -> bool {
+    let Some(tried) = checks.get(index).filter(|check| check.trial.is_some()) else {
+        return false;
+    };
+    checks.iter().enumerate().any(|(other, check)| {
+        let is_first = check.trial.is_none() || (check.trial != tried.trial && other < index);
+        is_first && check.cost > Hits::ZERO && check.identity() == tried.identity()
+    })
 }
 
 impl StoreQuestion {
@@ -243,7 +272,8 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     clock: &impl Clock,
 ) {
     for (check, answered) in checks.iter().zip(answered) {
-        let LimitCheck { bound, hits, key, cost, store } = *check;
+        let LimitCheck { bound, hits, key, cost, store, trial } = *check;
+        evaluation.enter(trial);
         match (store, answered) {
             (None, _) => evaluation.charge(bound, hits, key, cost, clock),
             (Some(_), Some(Answered { admitted, reading, .. })) => {
@@ -254,6 +284,7 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
             (Some(_), None) => evaluation.ask(bound, hits, key, cost, clock),
         }
     }
+    evaluation.enter(None);
     // Only now: a store's charge is refunded if another limit refuses.
     if evaluation.is_charged() {
         for (check, answered) in checks.iter().zip(answered) {

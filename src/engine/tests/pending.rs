@@ -70,6 +70,7 @@ proptest! {
                 cost: hits(*cost),
                 // The last one is not a store.
                 store: (*store < 3).then_some(Deciders { first: *store, shards: 1 }),
+                trial: None,
             })
             .collect();
 

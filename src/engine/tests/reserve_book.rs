@@ -82,6 +82,7 @@ impl<'m> Worker<'m> {
             key,
             cost: hits(cost),
             store: Some(Deciders { first: 0, shards: 1 }),
+            trial: None,
         }]
     }
 

@@ -57,6 +57,7 @@ impl<'m> Fixture<'m> {
             key: &self.keys[key],
             cost: hits(cost),
             store: store.map(single),
+            trial: None,
         }
     }
 
@@ -122,6 +123,45 @@ fn limits_that_share_a_counter_charge_it_once() {
     let given: Vec<_> = back.counters.iter().map(|it| it.cost).collect();
     assert_eq!(given, [hits(-2), hits(-4)]);
     assert!(back.limits.is_empty());
+}
+
+#[test]
+fn a_rule_that_is_tried_is_asked_about_first_and_alone() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let minute = fixture.limit(60, Algorithm::Fixed);
+    let hour = fixture.limit(3600, Algorithm::Fixed);
+    let mut checks = [(&minute, 10), (&minute, 5), (&hour, 6)]
+        .map(|(bound, limit)| fixture.ask(bound, limit, 0, 1, Some(0)));
+    checks[1..].iter_mut().for_each(|check| check.trial = Some(1));
+    let mut asked = PendingDecision::new(&checks, false);
+    // The shared counter is charged once, by the rule that decides.
+    let question = asked.question().unwrap().question.clone();
+    let costs =
+        |question: &Question| -> Vec<Hits> { question.counters.iter().map(|it| it.cost).collect() };
+    assert_eq!(costs(&question), [Hits::ZERO, hits(1)]);
+    let answer = |admitted: &[bool], readings: &[Reading]| Answer {
+        admitted: admitted.into(),
+        readings: readings.into(),
+        certainty: Certainty::Settled,
+    };
+    let (minutes, hours) = (counts(5, 0, 0, size(60)), counts(1, 0, 0, size(3600)));
+    let refused = answer(&[false, true], &[minutes, hours]);
+    assert!(!asked.answer(&refused, &checks, &fixture.clock));
+    assert!(asked.is_pending(), "the other rule decides");
+    assert_eq!(costs(&asked.question().unwrap().question), [hits(1)]);
+    let admitted = answer(&[true], &[counts(6, 0, 0, size(60))]);
+    assert!(asked.answer(&admitted, &checks, &fixture.clock));
+    assert!(!asked.is_pending());
+    let mut evaluation = Evaluation::new(Vec::new(), false);
+    asked.conclude(&mut evaluation, &checks, &fixture.clock);
+    assert!(!evaluation.is_refused());
+    // The store has not charged the refused question.
+    assert_eq!(asked.take_charged().len(), 1);
+    let (outcome, charges) = evaluation.finish_trials(Outcome::Rejected, &fixture.clock);
+    assert_eq!(outcome, Outcome::RejectedDryRun);
+    let admitted: Vec<_> = charges.iter().map(|charge| charge.verdict().admitted).collect();
+    assert_eq!(admitted, [true, false, true]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use ngx::http::HttpModuleLocationConf;
 use super::rules::RuleSet;
 use super::text::{EvaluationError, Text};
 use crate::conf::level::LevelConf;
+use crate::conf::level::body::RejectionBody;
 use crate::conf::words::message::ConfError;
 use crate::conf::words::settings::{Content, Settings};
 use crate::nginx::module::Module;
@@ -70,6 +71,11 @@ impl LocationConf {
     #[inline]
     pub(crate) fn rules(&self) -> Option<&RuleSet> {
         self.rules.as_deref()
+    }
+
+    /// Returns the body of rejections; `None` for nginx's own pages.
+    pub(crate) fn body(&self) -> Option<&RejectionBody<Text>> {
+        self.level.body()
     }
 
     /// Returns the request's key, which is `$remote_addr` without a `ratelimit_key`.

@@ -35,7 +35,7 @@ use crate::nginx::module::Module;
 use crate::nginx::zone::Zone;
 use crate::policy::namespace::OnLoss;
 use crate::policy::window::{Clock as _, UnixMillis};
-use crate::table::{ChannelLease, CounterTable, NameKind, Named, StoreState};
+use crate::table::{ChannelLease, CounterTable, NameKind, Named, Outcome, StoreState};
 
 /// The configuration of `http`.
 #[derive(Debug, Default)]
@@ -92,7 +92,8 @@ unsafe impl HttpModuleMainConf for Module {
 #[derive(Debug, Default)]
 struct RuleSets {
     all: Vec<Rc<RuleSet>>,
-    known: HashMap<*const Rules<Text>, Rc<RuleSet>>,
+    /// By address, and whether they are in a dry run, if that matters.
+    known: HashMap<(*const Rules<Text>, bool), Rc<RuleSet>>,
 }
 
 /// A policy with its own counter of rejections.
@@ -163,8 +164,10 @@ impl MainConf {
         };
         let mut sets = self.rule_sets.borrow_mut();
         let RuleSets { all, known } = &mut *sets;
-        let set = known.entry(Rc::as_ptr(&rules)).or_insert_with(|| {
-            let set = Rc::new(RuleSet::new(rules, self.namespaces.clone()));
+        let refusal = level.settings.refusal;
+        let is_dry_run = rules.has_own_dry_run() && refusal == Outcome::RejectedDryRun;
+        let set = known.entry((Rc::as_ptr(&rules), is_dry_run)).or_insert_with(|| {
+            let set = Rc::new(RuleSet::new(rules, self.namespaces.clone(), is_dry_run));
             all.push(set.clone());
             set
         });

@@ -43,6 +43,7 @@ pub(super) use reading::Conf;
 pub(super) use rules::{Active, ActiveLimit, ActiveRule, Cost, OwnKey, RuleKey, RuleSet};
 pub(super) use served::{LateNamespace, SyncedNamespace, Synchronous};
 pub(super) use status::Look;
-pub(super) use text::{Amount, Evaluated, EvaluationError};
+pub(super) use text::{Amount, Evaluated, EvaluationError, Text};
 
+pub(super) use crate::conf::level::body::{BodyPart, RejectionBody};
 pub(super) use crate::conf::words::settings::{Content, Phase, Settings};

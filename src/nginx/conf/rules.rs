@@ -8,6 +8,7 @@ use super::served::{ServedNamespaces, Synchronous};
 use super::text::{Amount, Text};
 use crate::conf::level::rules::{self, RuleLimit, Rules};
 use crate::engine::BoundLimit;
+use crate::table::Outcome;
 
 /// The cost of a request.
 pub(crate) type Cost = rules::Cost<Text>;
@@ -20,6 +21,8 @@ pub(crate) type OwnKey = rules::OwnKey<Text>;
 pub(crate) struct RuleSet {
     rules: Rc<Rules<Text>>,
     namespaces: ServedNamespaces,
+    /// Whether rules without a `dry_run=` are only tried, beside rules that have one.
+    is_dry_run: bool,
     /// Set by the first request.
     active: OnceCell<Active>,
 }
@@ -38,8 +41,11 @@ pub(crate) struct Active {
     pub(crate) is_synchronous: bool,
     /// Whether hits are reserved for all limits that a store decides.
     pub(crate) is_reserving: bool,
-    /// Whether a request may have to wait, for a store or because of a rate.
-    pub(crate) may_wait: bool,
+    /// Whether some rules have a `dry_run=`. Then each rule of a dry run is tried alone.
+    pub(crate) has_trials: bool,
+    /// Whether requests are plain: none has to wait for a store or because of a rate, and no rule
+    /// is tried alone.
+    pub(crate) is_plain: bool,
 }
 
 /// A rule with its counters.
@@ -50,8 +56,12 @@ pub(crate) struct ActiveRule {
     pub(crate) limits: Box<[ActiveLimit]>,
     /// The deciders; `None` if this node decides.
     pub(crate) synchronous: Option<Synchronous>,
+    /// The rule's number, if it is tried alone: it refuses no request.
+    pub(crate) trial: Option<usize>,
     /// The rule's place in the configuration, such as `nginx.conf:31`.
     pub(crate) place: &'static str,
+    /// The status of the rule's rejections; `None` for that of the level.
+    pub(crate) status: Option<isize>,
 }
 
 /// The key of a rule.
@@ -63,8 +73,8 @@ pub(crate) enum RuleKey {
     AsBefore,
     /// The rule's own key.
     Own(&'static Text),
-    /// Either key, with a counter variable.
-    InCounter(&'static OwnKey),
+    /// Either key, in a counter with a name, or with an exception.
+    Rare(&'static OwnKey),
 }
 
 /// A limit with its counters.
@@ -75,9 +85,14 @@ pub(crate) struct ActiveLimit {
 }
 
 impl RuleSet {
-    /// Creates the rule set of `rules`, whose limits count in `namespaces`.
-    pub(super) fn new(rules: Rc<Rules<Text>>, namespaces: ServedNamespaces) -> RuleSet {
-        RuleSet { rules, namespaces, active: OnceCell::new() }
+    /// Creates the rule set of `rules`, whose limits count in `namespaces`. `is_dry_run` is what
+    /// the level says.
+    pub(super) fn new(
+        rules: Rc<Rules<Text>>,
+        namespaces: ServedNamespaces,
+        is_dry_run: bool,
+    ) -> RuleSet {
+        RuleSet { rules, namespaces, is_dry_run, active: OnceCell::new() }
     }
 
     /// Returns the policies, each with the number of its namespace.
@@ -111,7 +126,8 @@ impl RuleSet {
         let mut level_table = None;
         // Requests come only after every namespace was found in its zone.
         let namespaces = self.namespaces.get().map_or(&[][..], |it| it);
-        for rule in self.rules.rules() {
+        let has_trials = self.rules.has_own_dry_run();
+        for (number, rule) in self.rules.rules().iter().enumerate() {
             let Some(Some(served)) = namespaces.get(rule.namespace) else {
                 continue;
             };
@@ -127,11 +143,12 @@ impl RuleSet {
                 limits.push(ActiveLimit { bound, hits });
             }
             let table = &raw const *namespace.table();
-            let key = match (rule.key.counter(), rule.key.text()) {
-                (Some(_), _) => RuleKey::InCounter(&rule.key),
-                (None, Some(text)) => RuleKey::Own(text),
-                (None, None) if level_table == Some(table) => RuleKey::AsBefore,
-                (None, None) => RuleKey::OfLevel,
+            let is_rare = rule.key.counter().is_some() || rule.key.unless().is_some();
+            let key = match (is_rare, rule.key.text()) {
+                (true, _) => RuleKey::Rare(&rule.key),
+                (false, Some(text)) => RuleKey::Own(text),
+                (false, None) if level_table == Some(table) => RuleKey::AsBefore,
+                (false, None) => RuleKey::OfLevel,
             };
             level_table = matches!(key, RuleKey::AsBefore | RuleKey::OfLevel).then_some(table);
             rules.push(ActiveRule {
@@ -139,7 +156,9 @@ impl RuleSet {
                 cost: &rule.cost,
                 limits: limits.into(),
                 synchronous: served.synchronous,
+                trial: (has_trials && rule.dry_run.unwrap_or(self.is_dry_run)).then_some(number),
                 place: &rule.place,
+                status: rule.status,
             });
         }
         let mut synchronous = rules.iter().filter(|rule| rule.synchronous.is_some());
@@ -151,11 +170,24 @@ impl RuleSet {
             policy: self.rules.policy(),
             is_synchronous,
             is_reserving: is_synchronous
+                && !has_trials
                 && synchronous.all(ActiveRule::is_reserving)
                 && are_apart(&rules),
-            may_wait: is_synchronous || has_delay,
+            has_trials,
+            is_plain: !(is_synchronous || has_delay || has_trials),
             has_deferred: rules.iter().any(|rule| matches!(rule.cost, Cost::Deferred(_))),
             rules: rules.into(),
+        }
+    }
+}
+
+impl Active {
+    /// Returns the outcome of a refused request, where `of_level` is what the level says.
+    pub(crate) fn refusal(&self, of_level: Outcome) -> Outcome {
+        match self.has_trials {
+            // The rules of a dry run are tried, so the others are those that reject.
+            true => Outcome::Rejected,
+            false => of_level,
         }
     }
 }

@@ -2,11 +2,16 @@
 
 use core::fmt;
 
-use nginx_sys::{NGX_DECLINED, NGX_HTTP_SERVICE_UNAVAILABLE, ngx_int_t};
+use nginx_sys::{
+    NGX_AGAIN, NGX_DECLINED, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK,
+    NGX_HTTP_SERVICE_UNAVAILABLE, NGX_OK, ngx_int_t,
+};
 
 use super::context::{Context, Delay, Response};
 use super::{error_page, grpc, respond};
 use crate::engine::Charge;
+use crate::engine::api::escaped;
+use crate::nginx::conf::{BodyPart, EvaluationError, RejectionBody, Text};
 use crate::nginx::log;
 use crate::nginx::request::Request;
 use crate::policy::hits::Hits;
@@ -14,7 +19,10 @@ use crate::policy::key::Shown;
 use crate::policy::limit::Verdict;
 use crate::table::Outcome;
 
+const OK: ngx_int_t = NGX_OK as ngx_int_t;
+const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
+const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 /// Status of a response when no store could decide.
 const UNAVAILABLE: ngx_int_t = NGX_HTTP_SERVICE_UNAVAILABLE as ngx_int_t;
 /// Status with which nginx closes the connection without a response.
@@ -44,7 +52,7 @@ pub(super) fn reject(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t 
         Response::Unavailable => return unavailable(request),
         Response::Reject => {}
     }
-    let status = context.settings.status;
+    let status = context.status();
     match status {
         CLOSE => CLOSE,
         _ if grpc::is_call(request) => {
@@ -55,9 +63,49 @@ pub(super) fn reject(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t 
         408 | 494..=499 if error_page::is_named(request, status) => {
             error_page::answer_later(request, status)
         }
-        408 | 494..=499 => respond::without_body(request, status, None),
-        _ => status,
+        _ => match context.conf.body() {
+            Some(body) if !error_page::is_named(request, status) => {
+                answer_with(body, request, status)
+            }
+            _ if matches!(status, 408 | 494..=499) => respond::without_body(request, status, None),
+            _ => status,
+        },
     }
+}
+
+/// Answers a rejected request with the configured body. Returns the phase handler's return value.
+fn answer_with(
+    body: &'static RejectionBody<Text>,
+    request: &Request<'_>,
+    status: ngx_int_t,
+) -> ngx_int_t {
+    let Ok(text) = text_of(body, request) else {
+        return SERVER_ERROR;
+    };
+    match respond::with_body(request, status, &body.media_type, &text) {
+        // From a phase handler, these have other meanings. nginx keeps unsent output in the request.
+        OK | AGAIN => NGX_HTTP_OK as ngx_int_t,
+        failed => failed,
+    }
+}
+
+/// Returns the body with the values of its variables. In JSON they are escaped, and bytes that are
+/// no UTF-8 are replaced, so that each value stays a part of its string.
+fn text_of(body: &RejectionBody<Text>, request: &Request<'_>) -> Result<Vec<u8>, EvaluationError> {
+    let mut text = Vec::new();
+    for part in &body.parts {
+        match part {
+            BodyPart::Literal(bytes) => text.extend_from_slice(bytes),
+            BodyPart::Variable(variable) => {
+                let value = variable.evaluate(request)?;
+                match body.is_json {
+                    true => text.extend_from_slice(escaped(value).as_bytes()),
+                    false => text.extend_from_slice(value),
+                }
+            }
+        }
+    }
+    Ok(text)
 }
 
 /// Answers a request about which no store could decide.
@@ -79,7 +127,7 @@ fn log_rejection(request: &Request<'_>, context: &Context<'_>) {
     }
     let verdict = charge.verdict();
     // Shows the rate that was compared with the limit. A charged rejection is in the rate already.
-    let rate = match context.settings.count_rejected {
+    let rate = match context.settings().count_rejected {
         true => verdict.rate(),
         false => verdict.rate().plus_value(verdict.cost),
     };
@@ -89,20 +137,20 @@ fn log_rejection(request: &Request<'_>, context: &Context<'_>) {
     };
     let limit = ShownLimit { context, charge, rate };
     let message = format_args!("ratelimit: {what} {limit}");
-    let level = context.settings.log_level as log::NgxLogLevel;
+    let level = context.settings().log_level as log::NgxLogLevel;
     log::error(level, request.log(), message);
 }
 
 /// Logs that a rate delays the request, or would delay it without the dry run.
 pub(super) fn log_delay(request: &Request<'_>, context: &Context<'_>, delay: &Delay<'_>) {
-    let Delay { millis, charge } = *delay;
-    let what = match context.is_dry_run() {
+    let Delay { millis, is_dry_run, charge } = *delay;
+    let what = match is_dry_run {
         true => "would be delayed by",
         false => "delayed by",
     };
     let limit = ShownLimit { context, charge, rate: charge.verdict().rate() };
     let message = format_args!("ratelimit: {what} {limit} for {millis}ms");
-    let level = context.settings.log_level.of_delays() as log::NgxLogLevel;
+    let level = context.settings().log_level.of_delays() as log::NgxLogLevel;
     log::error(level, request.log(), message);
 }
 

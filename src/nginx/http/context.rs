@@ -9,7 +9,7 @@ use ngx::http::HttpModuleMainConf as _;
 use ngx::ngx_string;
 
 use crate::engine::{Charge, Charges};
-use crate::nginx::conf::{Active, Conf, RuleSet, Settings};
+use crate::nginx::conf::{Active, ActiveRule, Conf, LocationConf, RuleSet, Settings};
 use crate::nginx::module::Module;
 use crate::nginx::request::{Request, RequestIdentity};
 use crate::nginx::slot;
@@ -23,8 +23,8 @@ use crate::table::{Key, Outcome};
 pub(crate) struct Context<'r> {
     /// Rules that were applied.
     pub(super) rules: &'static RuleSet,
-    /// Settings of the location that has the rules.
-    pub(super) settings: &'static Settings,
+    /// The location that has the rules.
+    pub(super) conf: &'static LocationConf,
     /// One charge for each limit, in the order of the configuration; empty if no limit applied.
     pub(super) charges: &'r [Charge<'r, 'static>],
     pub(super) outcome: Outcome,
@@ -39,6 +39,12 @@ pub(crate) struct Context<'r> {
 }
 
 impl<'r> Context<'r> {
+    /// Returns the settings of the location that has the rules.
+    #[inline]
+    pub(super) fn settings(&self) -> &'static Settings {
+        &self.conf.settings
+    }
+
     /// Returns whether any limit applied.
     #[inline]
     pub(super) fn is_accounted(&self) -> bool {
@@ -54,7 +60,7 @@ impl<'r> Context<'r> {
     #[inline]
     pub(super) fn has_headers(&self) -> bool {
         self.response == Response::Unavailable
-            || (self.is_accounted() && (!self.settings.headers.is_empty() || self.is_rejected()))
+            || (self.is_accounted() && (!self.settings().headers.is_empty() || self.is_rejected()))
     }
 
     /// Returns the charge of the limit with the smallest share left. `None` if no limit applied.
@@ -62,10 +68,17 @@ impl<'r> Context<'r> {
         tightest(self.charges.iter())
     }
 
-    /// Returns the charge of the tightest limit among those that refused the request.
+    /// Returns the charge of the tightest limit among those that refused the request. If one of
+    /// them rejects it, those that are only tried do not count.
     pub(super) fn refusal(&self) -> Option<&'r Charge<'r, 'static>> {
-        let charges = self.charges.iter();
-        tightest(charges.filter(|charge| !charge.verdict().admitted))
+        let refused = self.charges.iter().filter(|charge| !charge.verdict().admitted);
+        tightest(refused.filter(|charge| !self.is_rejected() || !self.is_tried(charge)))
+    }
+
+    /// Returns whether a limit belongs to a rule that is tried alone.
+    pub(super) fn is_tried(&self, charge: &Charge<'r, 'static>) -> bool {
+        let has_trials = self.rules.active().has_trials;
+        has_trials && self.rule_of(charge).is_some_and(|rule| rule.trial.is_some())
     }
 
     /// Returns the key of a limit as the client sent it.
@@ -81,29 +94,44 @@ impl<'r> Context<'r> {
         name
     }
 
-    /// Returns the place of the rule that a limit belongs to, such as `nginx.conf:31`.
-    pub(super) fn place_of(&self, charge: &Charge<'r, 'static>) -> Option<&'static str> {
+    /// Returns the rule that a limit belongs to.
+    fn rule_of(&self, charge: &Charge<'r, 'static>) -> Option<&'static ActiveRule> {
         let mut rules = self.rules.active().rules.iter();
-        let rule = rules.find(|rule| rule.has(charge.bound()));
-        rule.map(|rule| rule.place)
+        rules.find(|rule| rule.has(charge.bound()))
     }
 
-    /// Returns the longest delay of a rate, also in a dry run. `None` if no rate delays the
+    /// Returns the place of the rule that a limit belongs to, such as `nginx.conf:31`.
+    pub(super) fn place_of(&self, charge: &Charge<'r, 'static>) -> Option<&'static str> {
+        Some(self.rule_of(charge)?.place)
+    }
+
+    /// Returns the status of a rejection: that of the rule of the tightest limit which refused the
+    /// request.
+    pub(super) fn status(&self) -> isize {
+        let rule = self.refusal().and_then(|charge| self.rule_of(charge));
+        rule.and_then(|rule| rule.status).unwrap_or(self.settings().status)
+    }
+
+    /// Returns the longest delay of a rate, or else that of a dry run. `None` if no rate delays the
     /// request.
     pub(super) fn delay(&self) -> Option<Delay<'r>> {
-        if self.response != Response::Admit || self.outcome == Outcome::RejectedDryRun {
+        let Active { has_trials, .. } = *self.rules.active();
+        let is_refused = self.outcome == Outcome::RejectedDryRun && !has_trials;
+        if self.response != Response::Admit || is_refused {
             return None;
         }
         let admitted = self.charges.iter().filter(|it| it.verdict().admitted);
-        let delays = admitted.map(|charge| Delay { millis: charge.verdict().delay(), charge });
+        let delays = admitted.map(|charge| Delay {
+            millis: charge.verdict().delay(),
+            is_dry_run: match has_trials {
+                true => self.is_tried(charge),
+                false => self.settings().refusal == Outcome::RejectedDryRun,
+            },
+            charge,
+        });
+        let delays = delays.filter(|delay| delay.millis > 0);
         // Of equal delays, takes the first.
-        let longest = delays.rev().max_by_key(|delay| delay.millis)?;
-        (longest.millis > 0).then_some(longest)
-    }
-
-    /// Returns whether the settings admit requests that exceed a limit.
-    pub(super) fn is_dry_run(&self) -> bool {
-        self.settings.refusal == Outcome::RejectedDryRun
+        delays.rev().max_by_key(|delay| (!delay.is_dry_run, delay.millis))
     }
 
     pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict<'r>> + Clone {
@@ -112,7 +140,8 @@ impl<'r> Context<'r> {
 
     /// Returns the waiting time of the client in milliseconds; `None` if retrying is useless.
     pub(super) fn retry_after(&self) -> Option<u64> {
-        let wait = retry_after(self.verdicts())?;
+        let rejecting = self.charges.iter().filter(|charge| !self.is_tried(charge));
+        let wait = retry_after(rejecting.map(Charge::verdict))?;
         Some(wait.saturating_add(self.jitter))
     }
 }
@@ -120,6 +149,8 @@ impl<'r> Context<'r> {
 /// The longest time for which a rate delays a request.
 pub(super) struct Delay<'r> {
     pub(super) millis: u64,
+    /// Whether it is only logged.
+    pub(super) is_dry_run: bool,
     /// Charge of the limit with that rate.
     pub(super) charge: &'r Charge<'r, 'static>,
 }

@@ -5,7 +5,7 @@ use core::ptr;
 use super::context::{Context, Response};
 use super::evaluate::amount_or;
 use super::reserves::spend_deferred;
-use crate::engine::{SpentReserve, charge_deferred, deferred_charges};
+use crate::engine::{Charge, SpentReserve, charge_deferred, deferred_charges};
 use crate::nginx::conf::{Active, Cost};
 use crate::nginx::request::Request;
 use crate::nginx::sync;
@@ -16,16 +16,20 @@ use crate::table::{Invalid, Outcome};
 
 /// Charges the hits of those rules whose cost depends on the response.
 pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
-    let Active { rules, has_deferred, is_reserving, .. } = context.rules.active();
+    let Active { rules, has_deferred, is_reserving, has_trials, .. } = context.rules.active();
+    let count_rejected = context.settings().count_rejected;
+    // A rule that is tried alone refuses itself only.
     let is_charged = context.response == Response::Admit
-        && context.outcome != Outcome::RejectedDryRun
-        || context.settings.count_rejected;
+        && (context.outcome != Outcome::RejectedDryRun || *has_trials)
+        || count_rejected;
     if !has_deferred || !is_charged {
         return;
     }
     let mut deferred = Vec::new();
     for rule in rules {
-        let has_applied = context.charges.iter().any(|charge| rule.has(charge.bound()));
+        let mut charges = context.charges.iter().filter(|charge| rule.has(charge.bound()));
+        let is_refused = |charge: &Charge<'_, '_>| !charge.verdict().admitted && !count_rejected;
+        let has_applied = charges.clone().next().is_some() && !charges.any(is_refused);
         if let (Cost::Deferred(amount), true) = (rule.cost, has_applied) {
             // Charges nothing without memory; nginx has logged the failed allocation.
             let hits = amount_or(Hits::ZERO, Invalid::Charge, amount, rule, request);

@@ -70,7 +70,7 @@ pub(super) fn answer_in_time<'r>(
         return Ok(answer);
     };
     log_delay(request, context, &delay);
-    match context.is_dry_run() {
+    match delay.is_dry_run {
         true => Ok(answer),
         false => hold(request, context, &delay).ok_or(EvaluationError),
     }
@@ -135,7 +135,8 @@ fn for_each_namespace(context: &Context<'_>, count: impl Fn(&BoundLimit<'static>
     let mut counted: Vec<&str> = Vec::new();
     for charge in context.charges {
         let (bound, verdict) = (charge.bound(), charge.verdict());
-        if verdict.admitted && verdict.delay() > 0 && !counted.contains(&bound.namespace()) {
+        let is_delayed = verdict.admitted && verdict.delay() > 0 && !context.is_tried(charge);
+        if is_delayed && !counted.contains(&bound.namespace()) {
             counted.push(bound.namespace());
             count(bound);
         }

@@ -43,6 +43,7 @@ pub(super) fn each_limit<'r>(
                     key,
                     cost,
                     store: rule.synchronous.map(|it| it.store),
+                    trial: rule.trial,
                 });
             }
         }
@@ -66,8 +67,8 @@ fn next_key<'r>(
         RuleKey::OfLevel => Some(conf.evaluate_key(request)?),
         RuleKey::AsBefore => None,
         RuleKey::Own(text) => Some(text.evaluate(request)?),
-        RuleKey::InCounter(own) => {
-            let name = name_in_counter(own, conf, request, keys)?;
+        RuleKey::Rare(own) => {
+            let name = rare_name(own, conf, request, keys)?;
             *key = name.and_then(|name| keys.keep(first.bound.table().key(name)));
             return Ok(());
         }
@@ -82,15 +83,19 @@ fn next_key<'r>(
     Ok(())
 }
 
-/// Returns the name of a key whose rule has its own counter variable; otherwise returns
-/// [`name_of`].
+/// Returns the name of a key whose rule names a counter, or has an exception: see [`name_of`].
 #[cold]
-fn name_in_counter<'r>(
+fn rare_name<'r>(
     own: &OwnKey,
     conf: &LocationConf,
     request: &Request<'r>,
     keys: &mut Keys<'r>,
 ) -> Result<Option<&'r [u8]>, EvaluationError> {
+    if let Some(unless) = own.unless()
+        && !matches!(unless.evaluate(request)?, b"" | b"0")
+    {
+        return Ok(None);
+    }
     let key = match own.text() {
         Some(text) => text.evaluate(request)?,
         None => conf.evaluate_key(request)?,

@@ -114,15 +114,15 @@ fn decide<'r>(
     conf: &'static LocationConf,
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {
-    if rules.active().may_wait {
-        return decide_in_time(request, slot, conf, rules);
+    if !rules.active().is_plain {
+        return decide_otherwise(request, slot, conf, rules);
     }
-    Ok(answer(request, decide_here(request, slot, conf, rules)?))
+    Ok(answer(request, decide_here::<false>(request, slot, conf, rules)?))
 }
 
-/// Decides on a request that may have to wait.
+/// Decides on a request that may have to wait, or for which a rule is tried alone.
 #[cold]
-fn decide_in_time<'r>(
+fn decide_otherwise<'r>(
     request: &Request<'r>,
     slot: ContextSlot<'r>,
     conf: &'static LocationConf,
@@ -131,16 +131,21 @@ fn decide_in_time<'r>(
     if rules.active().is_synchronous {
         return synchronous::decide(request, slot, conf, rules);
     }
-    delayed::answer_in_time(request, decide_here(request, slot, conf, rules)?)
+    let context = match rules.active().has_trials {
+        true => decide_here::<true>(request, slot, conf, rules)?,
+        false => decide_here::<false>(request, slot, conf, rules)?,
+    };
+    delayed::answer_in_time(request, context)
 }
 
-/// Decides on a request with the counters of this node.
+/// Decides on a request with the counters of this node. `HAS_TRIALS` says whether a rule may be
+/// tried alone.
 ///
 /// # Errors
 ///
 /// No memory.
 #[inline(always)]
-fn decide_here<'r>(
+fn decide_here<'r, const HAS_TRIALS: bool>(
     request: &Request<'r>,
     slot: ContextSlot<'r>,
     conf: &'static LocationConf,
@@ -150,12 +155,18 @@ fn decide_here<'r>(
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut evaluation = Evaluation::new(room, settings.count_rejected);
     evaluate::each_limit(request, conf, active, &mut keys, |check| {
+        if HAS_TRIALS {
+            evaluation.enter(check.trial);
+        }
         evaluation.charge(check.bound, check.hits, check.key, check.cost, &NgxClock);
     })?;
-    let (outcome, room) = evaluation.finish(settings.refusal, &NgxClock);
+    let (outcome, room) = match HAS_TRIALS {
+        true => evaluation.finish_trials(active.refusal(settings.refusal), &NgxClock),
+        false => evaluation.finish(settings.refusal, &NgxClock),
+    };
     Ok(room.keep(slot, |charges| Context {
         rules,
-        settings,
+        conf,
         charges,
         outcome,
         response: match outcome {
@@ -203,9 +214,9 @@ fn is_before_parent(request: &Request<'_>) -> bool {
 /// is delayed if the main request is.
 fn again<'r>(request: &Request<'r>, context: &Context<'r>) -> Result<ngx_int_t, EvaluationError> {
     if context.response == Response::Admit {
-        return match context.rules.active().may_wait {
-            true => delayed::wait_too(request),
-            false => Ok(DECLINED),
+        return match context.rules.active().is_plain {
+            true => Ok(DECLINED),
+            false => delayed::wait_too(request),
         };
     }
     let (own, last) = (request.identity(), context.last_decided.get());

@@ -60,7 +60,7 @@ fn add_guarded<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()
 
 fn add<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
     if context.is_accounted() {
-        context.settings.headers.add(context, request)?;
+        context.settings().headers.add(context, request)?;
     }
     if context.is_rejected() {
         retry_after::add(context.retry_after(), request)?;

@@ -69,7 +69,7 @@ pub(super) fn decide<'r>(
     };
     Ok(room.keep(slot, |charges| Context {
         rules,
-        settings,
+        conf,
         charges,
         outcome,
         response,

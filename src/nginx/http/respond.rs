@@ -186,7 +186,7 @@ unsafe fn with_chain(
         (*out).content_length_n = i64::try_from(length).unwrap_or(i64::MAX);
         (*out).content_type = text(media_type.as_bytes());
         // Filters compare the type without its parameters.
-        (*out).content_type_len = media_type.split(';').next().unwrap_or_default().len();
+        (*out).content_type_len = media_type.split(';').next().unwrap_or_default().trim_end().len();
         (*out).content_type_lowcase = ptr::null_mut();
         if length == 0 {
             (*raw).set_header_only(1);

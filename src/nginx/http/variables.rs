@@ -130,9 +130,11 @@ fn status<'r>(request: &Request<'r>) -> Value<'r> {
         return Err(NoValue::NotFound);
     }
     Ok(match context.outcome {
-        Outcome::Passed if context.delay().is_none() => b"PASSED",
-        Outcome::Passed if context.is_dry_run() => b"DELAYED_DRY_RUN",
-        Outcome::Passed => b"DELAYED",
+        Outcome::Passed => match context.delay() {
+            None => b"PASSED",
+            Some(delay) if delay.is_dry_run => b"DELAYED_DRY_RUN",
+            Some(_) => b"DELAYED",
+        },
         Outcome::Rejected => b"REJECTED",
         Outcome::RejectedDryRun => b"REJECTED_DRY_RUN",
         Outcome::Error => b"ERROR",

@@ -13,7 +13,7 @@ use crate::engine::{
     BoundLimit, Evaluation, LimitCheck, PendingDecision, RejectionCache, StoreQuestion, fall_back,
     unsent_charges,
 };
-use crate::nginx::conf::{Active, EvaluationError, LocationConf, RuleSet, Settings};
+use crate::nginx::conf::{Active, EvaluationError, LocationConf, RuleSet};
 use crate::nginx::event_loop::{OfEventLoop, monotonic};
 use crate::nginx::http::context::{Context, ContextSlot, Renamed, Response, Room};
 use crate::nginx::log;
@@ -44,7 +44,7 @@ pub(crate) struct RequestChecks<'r> {
 pub(crate) struct Suspension<'r> {
     slot: ContextSlot<'r>,
     rules: &'static RuleSet,
-    settings: &'static Settings,
+    conf: &'static LocationConf,
     /// Memory for the decision; `None` once it is made.
     room: Option<Room<'r>>,
     checks: Few<LimitCheck<'r, 'static>>,
@@ -71,7 +71,7 @@ impl<'r> Suspension<'r> {
         Suspension {
             slot,
             rules,
-            settings: &conf.settings,
+            conf,
             room: Some(room),
             decision: PendingDecision::new(&checks, conf.settings.count_rejected),
             checks,
@@ -164,33 +164,38 @@ impl<'r> Suspension<'r> {
     /// Makes the decision, and stores it with the request. `None` if another part of the same main
     /// request was decided on before.
     pub(crate) fn finish(&mut self, request: &Request<'r>) -> Option<&'r Context<'r>> {
-        let evaluation = Evaluation::new(self.room.take()?, self.settings.count_rejected);
+        let evaluation = Evaluation::new(self.room.take()?, self.conf.settings.count_rejected);
         let (outcome, room, response) = match self.decision.has_failed() {
             true => self.fall_back(evaluation, request),
             false => self.conclude(evaluation),
         };
         Some(room.keep(self.slot, |charges| Context {
             rules: self.rules,
-            settings: self.settings,
+            conf: self.conf,
             charges,
             outcome,
             response,
             jitter: match response {
                 Response::Admit => 0,
-                _ => random_up_to(self.settings.retry_after_jitter),
+                _ => random_up_to(self.conf.settings.retry_after_jitter),
             },
             renamed: self.renamed,
             last_decided: Cell::new(request.identity()),
         }))
     }
 
+    /// Returns the outcome of a refused request.
+    fn refusal(&self) -> Outcome {
+        self.rules.active().refusal(self.conf.settings.refusal)
+    }
+
     /// Decides by the stores' answers.
     fn conclude(&mut self, mut evaluation: Evaluation<Room<'r>>) -> (Outcome, Room<'r>, Response) {
         self.decision.conclude(&mut evaluation, &self.checks, &NgxClock);
-        if evaluation.is_refused() && !self.settings.count_rejected {
+        if evaluation.is_refused() && !self.conf.settings.count_rejected {
             self.refund();
         }
-        let (outcome, room) = evaluation.finish(self.settings.refusal, &NgxClock);
+        let (outcome, room) = evaluation.finish_trials(self.refusal(), &NgxClock);
         let response = match outcome {
             Outcome::Rejected => Response::Reject,
             _ => Response::Admit,
@@ -208,7 +213,7 @@ impl<'r> Suspension<'r> {
         self.refund();
         fall_back(&mut evaluation, &self.checks, self.on_error, &NgxClock);
         let response = match (self.on_error, evaluation.is_refused()) {
-            _ if self.settings.refusal == Outcome::RejectedDryRun => Response::Admit,
+            _ if self.refusal() == Outcome::RejectedDryRun => Response::Admit,
             (OnError::Deny, _) => Response::Unavailable,
             (_, true) => Response::Reject,
             (_, false) => Response::Admit,
@@ -234,7 +239,7 @@ impl<'r> Suspension<'r> {
         let (Some(conf), Some(namespace)) = (conf, self.decision.silent_namespace()) else {
             return;
         };
-        let what = match self.settings.refusal {
+        let what = match self.refusal() {
             Outcome::RejectedDryRun => "would be denied",
             _ => "denied",
         };
@@ -242,7 +247,7 @@ impl<'r> Suspension<'r> {
         let message = format_args!(
             "ratelimit: {what}, store \"{store}\" does not answer, namespace \"{namespace}\""
         );
-        log::error(self.settings.log_level as log::NgxLogLevel, request.log(), message);
+        log::error(self.conf.settings.log_level as log::NgxLogLevel, request.log(), message);
     }
 
     /// Refunds the hits at the stores that have charged the request, after another limit refused
@@ -284,8 +289,11 @@ fn limits_of(active: &Active) -> Limits {
         OnError::Deny => 2,
     };
     let synchronous = active.rules.iter().filter_map(|rule| rule.synchronous);
+    // A rule that is tried alone refuses no request, whether its store answers or not.
+    let deciding = active.rules.iter().filter(|rule| rule.trial.is_none());
+    let on_errors = deciding.filter_map(|rule| Some(rule.synchronous?.on_error));
     Limits {
-        timeout: synchronous.clone().map(|it| it.timeout).min().unwrap_or_default(),
-        on_error: synchronous.map(|it| it.on_error).max_by_key(strictness).unwrap_or_default(),
+        timeout: synchronous.map(|it| it.timeout).min().unwrap_or_default(),
+        on_error: on_errors.max_by_key(strictness).unwrap_or(OnError::Allow),
     }
 }
