@@ -14,7 +14,7 @@ use warnings;
 use File::Find;
 
 # A module imports only from those above it.
-my @layers = qw(policy table store conf broker engine library nginx);
+my @layers = qw(policy table store conf convert broker engine library nginx);
 # Support for tests imports from these, and only tests import it.
 my %for_testing = map { $_ => 1 } qw(policy table store engine testing);
 # Within policy too; those on one line may import each other.
@@ -22,7 +22,7 @@ my @policy = ([qw(fnv hits printable query)], [qw(window)], [qw(algorithm)], [qw
 
 my %layer_rank = map { $layers[$_] => $_ } 0 .. $#layers;
 my %policy_rank = map { my $rank = $_; map { $_ => $rank } @{ $policy[$rank] } } 0 .. $#policy;
-my %safe = map { $_ => 1 } qw(policy store conf engine library);
+my %safe = map { $_ => 1 } qw(policy store conf convert engine library);
 # Modules that call the system, outside of nginx.
 my %of_system = map { $_ => 1 } ('broker shared shared_queues', 'broker wake', 'table words mapping', 'table words system');
 # Modules that read clocks, outside of nginx.

@@ -70,7 +70,7 @@ if [ -z "${NGINX_BINARY:-}" ]; then
 fi
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 # The same build of examples as in scripts/test.sh.
-cargo build --quiet --locked --profile checked --no-default-features --features stores,conformance --example converge
+cargo build --quiet --locked --profile checked --no-default-features --features stores,conformance,convert --example converge
 converge=(scripts/converge/converge.pl "$target/checked/examples/converge" "$NGINX_BINARY" "$NGINX_MODULE"
     "$store" "$seed")
 [ -z "$quick" ] || exec "${converge[@]}" quick

@@ -42,7 +42,7 @@ run_test() {
 }
 
 run_lint() {
-    local features=(--no-default-features --features stores,conformance,measure)
+    local features=(--no-default-features --features stores,conformance,convert,measure)
     cargo fmt --check
     scripts/check-layers.sh
     scripts/check-links.sh

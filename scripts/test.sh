@@ -199,13 +199,15 @@ step build-loom build-debian patient loom --no-run
 # and `checked` for all else, so that dependencies are compiled once.
 check build-second-checked nginx-second build_second_checked
 # All but the shell; the suite for stores is of those in examples/ too.
-features=(--no-default-features --features stores,conformance)
+features=(--no-default-features --features stores,conformance,convert)
 step build-tests build-second-checked \
     patient cargo test --locked --profile checked "${features[@]}" --no-run
+step build-convert build-tests \
+    patient cargo build --locked --profile checked "${features[@]}" --bin ratelimit-convert
 # Code that only measures is compiled only here.
-check clippy build-tests \
+check clippy build-convert \
     patient cargo clippy --locked --profile checked --all-targets --no-default-features \
-    --features stores,conformance,measure -- -D warnings
+    --features stores,conformance,convert,measure -- -D warnings
 # The shell is not in `cargo test`, so that there are no other targets to look at.
 check clippy-nginx "clippy nginx-debian" \
     for_debian cargo clippy --locked --profile checked --lib -- -D warnings
@@ -249,6 +251,11 @@ for file in t/*.t; do
             tests "$file-second" "rustdoc cassandra" with_cassandra test_file "${second[@]}" "$file"
             # In optimized builds, nodes race at further places.
             tests "$file-debian" "static-debian cassandra" with_cassandra test_file "${debian[@]}" "$file"
+            continue
+            ;;
+        t/convert*.t)
+            tests "$file-second" build-convert test_file "${second[@]}" "$file"
+            tests "$file-debian" "build-debian build-convert" test_file "${debian[@]}" "$file"
             continue
             ;;
         t/api-cluster.t)

@@ -6,6 +6,7 @@
 //! - [`table`]: counters in memory that all workers share, by atomic operations
 //! - [`store`]: datastores that the nodes of a cluster share
 //! - [`conf`]: the configuration, from the words of a directive to what is served
+//! - `convert`: the configuration of other limiters, written as ours; a program, and no part of the module
 //! - [`broker`]: one thread asks a store for all workers: queues in shared memory, batching, breaker
 //! - [`engine`]: the functions of the rate-limiting library, and the decision on a request
 //! - [`library`]: the same functions for any Rust program: start there if you are one
@@ -77,6 +78,9 @@ pub mod broker;
 #[cfg(not(loom))]
 #[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]
 pub mod conf;
+#[cfg(all(feature = "convert", not(loom)))]
+#[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]
+pub mod convert;
 #[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]
 pub mod engine;
 #[cfg(not(loom))]
