@@ -47,6 +47,36 @@ my $api = qr/\{"name":"api","zone":"counters","store":null\}/;
 
 
 
+=== everything about the node
+--- request eval
+["GET /ro?all=1", "GET /rw/?all=1", "GET /ro?all=2"]
+--- more_headers
+Accept: application/json, text/html;q=0.9
+--- error_code eval
+[200, 200, 400]
+--- response_body_like eval
+my $node = qr/^\{"version":"[\d.]+","nginx":"[\d.]+","time":\d+(?:\.\d+)?,"loaded_at":\d+(?:\.\d+)?/;
+my $zone = qr/\{"name":"counters","size":1048576,"keys":0,"evicted":\{"ended":0,"sent":0,"unsent":0\},"capacity":\d{5}\}/;
+my $api = qr/\{"name":"api","zone":"counters","store":null,"sync_rate":"off","window_sizes":\[31622400\],"keys":0,.*?"last_success":null\}/;
+[(map {qr/$node,"write":$_,"zones":\[$zone\],"namespaces":\[$api,.*\],"stores":\[\]\}$/} qw(false true)), qr/"invalid parameter .*"all/]
+
+
+
+=== a page for a browser, at the root only
+--- request eval
+["GET /ro", "GET /rw/?all=1", "HEAD /read", "GET /ro/namespaces", "POST /ro"]
+--- more_headers
+Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8
+--- error_code eval
+[200, 200, 200, 200, 405]
+--- response_headers eval
+[("Content-Type: text/html; charset=utf-8\nVary: Accept\nX-Content-Type-Options: nosniff\nCache-Control: no-store") x 3,
+ ("Content-Type: application/json\nVary: ") x 2]
+--- response_body_like eval
+[(qr/^<!doctype html>.*<\/script>$/s) x 2, qr/^$/, qr/^\{"namespaces":/, qr/^\{"error":/]
+
+
+
 === the names of namespaces; whether stores answer
 --- request eval
 ["GET /ro/namespaces", "GET /rw/namespaces/", "GET /re/namespaces", "GET /ro/health", "GET /read/health/", "HEAD /ro/health"]

@@ -3,6 +3,7 @@
 //! - [`request`]: parsing a call; [`site`]: the site that sends it
 //! - [`overview`], [`namespace`](mod@namespace), [`key`](key()), [`reset`](reset()), [`top`](top()), [`rules`](rules()):
 //!   the answers
+//! - [`page`]: the live page for browsers
 //! - [`counting`]: the settings that answers depend on; [`call_limit`]: the limit of a call; [`json`], [`list`]: the
 //!   format, and errors
 //! - [`store_call`], [`store_reset`]: calls that a store decides about
@@ -14,6 +15,7 @@ mod key;
 mod list;
 mod namespace;
 mod overview;
+mod page;
 mod request;
 mod reset;
 mod rules;
@@ -28,8 +30,9 @@ pub use counting::Counting;
 pub use json::{ApiError, escaped, no_namespace};
 pub use key::key;
 pub use namespace::{namespace, namespaces, no_store, synced};
-pub use overview::{Health, Overview, health};
-pub use request::{ApiCall, ApiRequest, CountersCall, ExplainCall, KeyCall};
+pub use overview::{Health, Overview, OverviewDetail, health};
+pub use page::{PAGE, PAGE_HEADERS, PAGE_TYPE};
+pub use request::{ApiCall, ApiRequest, CountersCall, ExplainCall, KeyCall, OverviewCall};
 pub use reset::{counters, reset};
 pub use rules::{explain, rules};
 pub use site::Sender;
@@ -37,5 +40,5 @@ pub use store_call::StoreCall;
 pub use store_reset::AfterStore;
 pub use top::top;
 
-/// The media type of all answers.
+/// The media type of all answers but the page.
 pub const MEDIA_TYPE: &str = "application/json";

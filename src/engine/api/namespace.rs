@@ -7,7 +7,6 @@ use super::list::ListBody;
 use crate::engine::Report;
 use crate::engine::report::status::NamespaceStatus;
 use crate::policy::namespace::SyncMode;
-use crate::policy::window::WindowSize;
 
 /// Answers [`ApiCall::Namespaces`](super::ApiCall::Namespaces) with these names.
 pub fn namespaces<'n>(
@@ -16,8 +15,8 @@ pub fn namespaces<'n>(
     ListBody::new("namespaces", names.map(|name| Some(json(&name))))
 }
 
-/// Answers [`ApiCall::Namespace`](super::ApiCall::Namespace) for a namespace that counts in windows of `sizes`.
-pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> String {
+/// Answers [`ApiCall::Namespace`](super::ApiCall::Namespace).
+pub fn namespace(namespace: &NamespaceStatus<'_>) -> String {
     #[derive(Serialize)]
     #[serde(untagged)]
     enum RateBody {
@@ -39,7 +38,7 @@ pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> Strin
                 RateBody::Seconds(Thousandths::of(millis))
             }
         },
-        window_sizes: sizes.iter().map(|it| Thousandths::of(it.millis())).collect::<Vec<_>>(),
+        window_sizes: namespace.sizes.iter().map(|it| Thousandths::of(it.millis())).collect::<Vec<_>>(),
         keys: stats.keys(),
         hits: Thousandths((stats.hits as i64).max(0)),
         requests: object! {
@@ -60,6 +59,7 @@ pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> Strin
             excess_hits: syncs.map(|_| Thousandths::of(stats.excess)),
             lease_pid: syncs.and_then(|it| it.holder),
             nodes: namespace.nodes,
+            last_success: syncs.and_then(|it| it.last_success).map(Thousandths::from),
         },
         clock_offset: syncs
             .filter(|it| it.last_success.is_some())
@@ -99,14 +99,11 @@ mod tests {
     use crate::engine::api::Overview;
     use crate::engine::report::status::testing::status;
 
-    const MINUTE: u64 = 60_000;
-
     #[test]
     fn a_node_is_told_of_in_json() {
         let status = status();
-        let sizes = [500, MINUTE].map(|millis| WindowSize::from_millis(millis).unwrap());
         assert_eq!(
-            Overview::new(status.clone()).collect::<String>(),
+            Overview::new(status.clone(), None).collect::<String>(),
             concat!(
                 r#"{"version":""#,
                 env!("CARGO_PKG_VERSION"),
@@ -121,17 +118,18 @@ mod tests {
             )
         );
         assert_eq!(
-            namespace(&status.namespaces[1], &sizes),
+            namespace(&status.namespaces[1]),
             concat!(
                 r#"{"name":"api","zone":"counters","store":"main","sync_rate":0.5,"#,
-                r#""window_sizes":[0.5,60],"keys":2,"hits":4.25,"#,
+                r#""window_sizes":[0.001],"keys":2,"hits":4.25,"#,
                 r#""requests":{"passed":3,"rejected":2,"rejected_dry_run":1,"error":6},"#,
                 r#""sync":{"last_at":1700000000.25,"last_result":"ok","duration":0.012,"#,
                 r#""pushed_keys":7,"fetched_keys":8,"pending_keys":5,"#,
-                r#""dropped_hits":1.5,"excess_hits":2.5,"lease_pid":4711,"nodes":3},"clock_offset":-1.5}"#
+                r#""dropped_hits":1.5,"excess_hits":2.5,"lease_pid":4711,"nodes":3,"#,
+                r#""last_success":1700000000.25},"clock_offset":-1.5}"#
             )
         );
-        let local = namespace(&status.namespaces[0], &[]);
+        let local = namespace(&status.namespaces[0]);
         assert!(local.contains(r#""sync_rate":"off""#), "{local}");
         assert!(local.contains(r#""last_at":null"#), "{local}");
     }

@@ -1,13 +1,25 @@
 //! The answers about a node: its overview, and for load balancers the health of its stores.
 
 use super::json::{Thousandths, json, object};
-use crate::engine::report::status::{NamespaceStatus, Status};
+use super::namespace::namespace;
+use crate::engine::report::status::{NamespaceStatus, Status, StoreStatus, ZoneStatus};
+use crate::policy::window::UnixMillis;
 
 /// The answer to [`ApiCall::Overview`](super::ApiCall::Overview), in pieces that take a bounded time to write.
 #[derive(Debug)]
 pub struct Overview<'c> {
     status: Status<'c>,
+    detail: Option<OverviewDetail>,
     next: Piece,
+}
+
+/// The facts beside the status of an overview with everything (`all=1`).
+#[derive(Clone, Copy, Debug)]
+pub struct OverviewDetail {
+    /// The time of the answer.
+    pub now: UnixMillis,
+    /// Whether the API accepts writes.
+    pub may_write: bool,
 }
 
 /// The next piece of an overview.
@@ -25,51 +37,92 @@ impl<'c> Overview<'c> {
     /// The number of namespaces in a piece.
     const NAMES: usize = 64;
 
-    /// Creates the overview of a node's status.
-    pub fn new(status: Status<'c>) -> Overview<'c> {
-        Overview { status, next: Piece::Zones }
+    /// The number of namespaces in a piece that has everything about them.
+    const NAMESPACES: usize = 8;
+
+    /// Creates the overview of a node's status: with everything if `detail` is given.
+    pub fn new(status: Status<'c>, detail: Option<OverviewDetail>) -> Overview<'c> {
+        Overview { status, detail, next: Piece::Zones }
     }
 
     fn zones(&self) -> String {
         let zones = self.status.zones.iter().map(|zone| {
-            object! {
-                name: zone.name,
-                size: zone.size,
-                keys: zone.keys,
-                evicted: object! {
-                    ended: zone.stats.evicted_ended,
-                    sent: zone.stats.evicted_sent,
-                    unsent: zone.stats.evicted_unsent,
-                },
+            let evicted = object! {
+                ended: zone.stats.evicted_ended,
+                sent: zone.stats.evicted_sent,
+                unsent: zone.stats.evicted_unsent,
+            };
+            let ZoneStatus { name, size, keys, capacity, .. } = *zone;
+            match self.detail {
+                None => json(&object! { name: name, size: size, keys: keys, evicted: evicted }),
+                Some(_) => json(&object! {
+                    name: name,
+                    size: size,
+                    keys: keys,
+                    evicted: evicted,
+                    capacity: capacity,
+                }),
             }
         });
-        let (version, zones) = (env!("CARGO_PKG_VERSION"), json(&zones.collect::<Vec<_>>()));
-        format!("{{\"version\":\"{version}\",\"zones\":{zones},\"namespaces\":[")
+        let (version, zones) = (env!("CARGO_PKG_VERSION"), zones.collect::<Vec<_>>().join(","));
+        let mut text = format!("{{\"version\":\"{version}\",");
+        if let Some(detail) = self.detail {
+            let node = json(&object! {
+                nginx: self.status.build.map(|it| it.nginx),
+                time: Thousandths::from(detail.now),
+                loaded_at: self.status.loaded_at.map(Thousandths::from),
+                write: detail.may_write,
+            });
+            text.push_str(node.trim_start_matches('{').trim_end_matches('}'));
+            text.push(',');
+        }
+        text + &format!("\"zones\":[{zones}],\"namespaces\":[")
     }
 
     fn namespaces(&self, from: usize) -> String {
         let mut text = String::new();
         let namespaces = self.status.namespaces.iter().enumerate();
-        for (index, namespace) in namespaces.skip(from).take(Self::NAMES) {
+        for (index, status) in namespaces.skip(from).take(self.step()) {
             if index > 0 {
                 text.push(',');
             }
-            let NamespaceStatus { name, zone, store, .. } = namespace;
-            text.push_str(&json(&object! { name: name, zone: zone, store: store }));
+            let NamespaceStatus { name, zone, store, .. } = status;
+            text.push_str(&match self.detail {
+                None => json(&object! { name: name, zone: zone, store: store }),
+                Some(_) => namespace(status),
+            });
         }
         text
     }
 
+    /// Returns the number of namespaces in a piece.
+    fn step(&self) -> usize {
+        if self.detail.is_some() { Self::NAMESPACES } else { Self::NAMES }
+    }
+
     fn stores(&self) -> String {
         let stores = self.status.stores.iter().map(|store| {
-            object! {
-                name: store.name,
-                strategy: store.strategy,
-                up: store.is_up,
-                clock_offset: store.clock_offset().map(Thousandths),
+            let StoreStatus { name, strategy, is_up, traffic } = store;
+            let clock_offset = store.clock_offset().map(Thousandths);
+            match self.detail {
+                None => json(&object! {
+                    name: name,
+                    strategy: strategy,
+                    up: is_up,
+                    clock_offset: clock_offset,
+                }),
+                Some(_) => json(&object! {
+                    name: name,
+                    strategy: strategy,
+                    up: is_up,
+                    clock_offset: clock_offset,
+                    connects: traffic.map(|it| it.connects),
+                    exchanges: traffic.map(|it| it.exchange_count()),
+                    exchange_seconds: traffic.map(|it| it.exchange_sum as f64 / 1e6),
+                }),
             }
         });
-        format!("],\"stores\":{}}}", json(&stores.collect::<Vec<_>>()))
+        format!("],\"stores\":[{}]}}", stores.collect::<Vec<_>>().join(","))
     }
 }
 
@@ -81,7 +134,7 @@ impl Iterator for Overview<'_> {
         let (text, next) = match self.next {
             Piece::Zones => (self.zones(), Piece::Namespaces(0)),
             Piece::Namespaces(from) if from < names => {
-                let next = from.saturating_add(Self::NAMES);
+                let next = from.saturating_add(self.step());
                 (self.namespaces(from), Piece::Namespaces(next))
             }
             Piece::Namespaces(_) => (self.stores(), Piece::End),
@@ -119,11 +172,57 @@ mod tests {
         let mut status = status();
         let many = status.namespaces.iter().cycle().take(1000);
         status.namespaces = many.copied().collect();
-        let pieces: Vec<_> = Overview::new(status).collect();
-        assert_eq!(pieces.len(), 2 + 1000usize.div_ceil(Overview::NAMES));
-        assert!(pieces.iter().all(|piece| piece.len() < 64 * Overview::NAMES));
-        let text: serde_json::Value = serde_json::from_str(&pieces.concat()).unwrap();
-        assert_eq!(text["namespaces"].as_array().unwrap().len(), 1000);
+        let detail = OverviewDetail { now: UnixMillis(0), may_write: true };
+        for (detail, step) in [(None, Overview::NAMES), (Some(detail), Overview::NAMESPACES)] {
+            let pieces: Vec<_> = Overview::new(status.clone(), detail).collect();
+            assert_eq!(pieces.len(), 2 + 1000usize.div_ceil(step));
+            assert!(pieces.iter().all(|piece| piece.len() < 64 * Overview::NAMES));
+            let text: serde_json::Value = serde_json::from_str(&pieces.concat()).unwrap();
+            assert_eq!(text["namespaces"].as_array().unwrap().len(), 1000);
+        }
+    }
+
+    #[test]
+    fn an_overview_with_everything_has_the_members_of_the_short_one() {
+        let status = status();
+        let parsed = |detail| -> serde_json::Value {
+            let text: String = Overview::new(status.clone(), detail).collect();
+            serde_json::from_str(&text).unwrap()
+        };
+        let detail = OverviewDetail { now: UnixMillis(1_700_000_001_500), may_write: false };
+        let (short, full) = (parsed(None), parsed(Some(detail)));
+        assert_is_part(&short, &full);
+        let expected = serde_json::json!({
+            "nginx": "1.28.3", "time": 1_700_000_001.5, "loaded_at": 1_700_000_000.5, "write": false,
+        });
+        assert_is_part(&expected, &full);
+        assert_eq!(full["zones"][0]["capacity"], 16_000);
+        let traffic = serde_json::json!({
+            "connects": 2, "exchanges": 6, "exchange_seconds": 2.00075,
+        });
+        assert_is_part(&traffic, &full["stores"][0]);
+        assert_eq!(full["stores"][1]["exchanges"], serde_json::Value::Null);
+        for (shown, status) in full["namespaces"].as_array().unwrap().iter().zip(&status.namespaces)
+        {
+            assert_eq!(
+                *shown,
+                serde_json::from_str::<serde_json::Value>(&namespace(status)).unwrap()
+            );
+        }
+    }
+
+    /// Asserts that all members of `part` are in `whole`, at each depth.
+    fn assert_is_part(part: &serde_json::Value, whole: &serde_json::Value) {
+        match part {
+            serde_json::Value::Object(members) => {
+                members.iter().for_each(|(name, part)| assert_is_part(part, &whole[name]));
+            }
+            serde_json::Value::Array(items) => {
+                assert_eq!(items.len(), whole.as_array().unwrap().len());
+                items.iter().enumerate().for_each(|(at, part)| assert_is_part(part, &whole[at]));
+            }
+            _ => assert_eq!(part, whole),
+        }
     }
 
     #[test]

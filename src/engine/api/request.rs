@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::json::ApiError;
+use super::page::prefers_page;
 use super::site::Sender;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
@@ -23,6 +24,8 @@ pub struct ApiRequest<'r> {
     pub prefix: &'r [u8],
     /// The query: the text after the question mark.
     pub query: &'r [u8],
+    /// The media types that the client accepts: the header `Accept`.
+    pub accept: Option<&'r [u8]>,
     /// Whether requests may change counters.
     pub may_write: bool,
     /// The headers that name the site that sends it.
@@ -32,8 +35,10 @@ pub struct ApiRequest<'r> {
 /// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiCall {
+    /// The live page.
+    Page,
     /// The overview.
-    Overview,
+    Overview(OverviewCall),
     /// The health of the stores.
     Health,
     /// The names of all namespaces.
@@ -54,6 +59,15 @@ pub enum ApiCall {
     Rules(Vec<u8>),
     /// What the rules say about a key.
     Explain(ExplainCall),
+}
+
+/// A call for the overview.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverviewCall {
+    /// Whether everything about zones, namespaces and stores is meant.
+    pub has_all: bool,
+    /// Whether the API accepts writes.
+    pub may_write: bool,
 }
 
 /// A call about the rules under which a key is counted.
@@ -105,6 +119,8 @@ pub struct CountersCall {
 
 /// The resource that a path names.
 enum Resource {
+    /// The overview, or for browsers the live page.
+    Root,
     /// A resource without parameters, which is only read.
     Plain(ApiCall),
     Top(Vec<u8>),
@@ -129,7 +145,9 @@ impl ApiRequest<'_> {
         let resource = self.resource();
         let resource = resource.ok_or_else(|| ApiError::new(404, "there is nothing here"))?;
         let allow = match resource {
-            Resource::Plain(_) | Resource::Top(_) | Resource::Explain(..) => "GET, HEAD",
+            Resource::Root | Resource::Plain(_) | Resource::Top(_) | Resource::Explain(..) => {
+                "GET, HEAD"
+            }
             Resource::Keys(..) => "GET, HEAD, POST, DELETE",
             Resource::Sync(_) => "POST",
         };
@@ -150,6 +168,11 @@ impl ApiRequest<'_> {
             return Err(ApiError::new(403, message));
         }
         match resource {
+            Resource::Root if self.accept.is_some_and(prefers_page) => Ok(ApiCall::Page),
+            Resource::Root => Ok(ApiCall::Overview(OverviewCall {
+                has_all: self.is_about_all()?,
+                may_write: self.may_write,
+            })),
             Resource::Plain(call) => Ok(call),
             Resource::Keys(namespace, key) if self.method == b"DELETE" => {
                 self.counters_call(namespace, key).map(ApiCall::Reset)
@@ -174,7 +197,7 @@ impl ApiRequest<'_> {
         }))
     }
 
-    /// Whether the call is about all counters of a key: `all=1`.
+    /// Whether the call is about everything: `all=1`.
     fn is_about_all(&self) -> Result<bool, ApiError> {
         match self.parameter("all")?.as_deref() {
             None | Some(b"0") => Ok(false),
@@ -210,7 +233,7 @@ impl ApiRequest<'_> {
 
     fn resource(&self) -> Option<Resource> {
         match self.path {
-            b"" | b"/" => return Some(Resource::Plain(ApiCall::Overview)),
+            b"" | b"/" => return Some(Resource::Root),
             b"/health" | b"/health/" => return Some(Resource::Plain(ApiCall::Health)),
             b"/namespaces" | b"/namespaces/" => return Some(Resource::Plain(ApiCall::Namespaces)),
             _ => {}

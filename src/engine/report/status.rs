@@ -2,7 +2,7 @@
 //! borrowed from the configuration.
 
 use crate::policy::namespace::SyncMode;
-use crate::policy::window::UnixMillis;
+use crate::policy::window::{UnixMillis, WindowSize};
 use crate::table::{NamespaceStats, SyncStats, ZoneStats};
 
 /// The state of a node at a moment.
@@ -68,6 +68,8 @@ pub struct NamespaceStatus<'c> {
     pub store: Option<&'c str>,
     /// The mode of its sync.
     pub sync: SyncMode,
+    /// The windows in which it counts.
+    pub sizes: &'c [WindowSize],
     /// Events of the namespace.
     pub stats: NamespaceStats,
     /// The results of its syncs, if it is synced.
@@ -105,6 +107,11 @@ pub struct StoreTraffic {
 }
 
 impl StoreTraffic {
+    /// Returns the number of all exchanges.
+    pub fn exchange_count(&self) -> u64 {
+        self.exchanges.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
     /// Adds the traffic of a namespace.
     pub fn add(&mut self, syncs: &SyncStats) {
         self.connects = self.connects.saturating_add(syncs.connects);
@@ -165,6 +172,7 @@ pub(crate) mod testing {
                 Some(_) => SyncMode::Periodic(Duration::from_millis(500)),
                 None => SyncMode::Local,
             },
+            sizes: if store.is_some() { &[WindowSize::MIN] } else { &[] },
             stats: NamespaceStats {
                 outcomes: [3, 2, 1],
                 fallbacks: [1, 2, 3],

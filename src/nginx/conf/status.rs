@@ -20,7 +20,7 @@ use crate::engine::report::status::{
 };
 use crate::nginx::time::NgxClock;
 use crate::nginx::zone::Zone;
-use crate::policy::window::{Clock as _, WindowSize};
+use crate::policy::window::Clock as _;
 use crate::table::{CounterTable, LookedAt, Pending, SyncState};
 
 /// The part of this node's status that was collected so far.
@@ -120,15 +120,14 @@ impl MainConf {
         }
     }
 
-    /// Returns the status of one namespace and its window sizes, in a time that does not depend on
-    /// the number of namespaces. `None` if there is no such namespace.
-    pub(crate) fn status_of(&self, name: &[u8]) -> Option<(NamespaceStatus<'_>, Vec<WindowSize>)> {
+    /// Returns the status of one namespace, in a time that does not depend on the number of
+    /// namespaces. `None` if there is no such namespace.
+    pub(crate) fn status_of(&self, name: &[u8]) -> Option<NamespaceStatus<'_>> {
         let (number, namespace) = self.named(name)?;
         let table = self.zone(namespace.zone)?.table();
         let table = table.filter(|_| namespace.period().is_some());
         let pending = table.map(|it| it.pending(NgxClock.now(), LookedAt::BOUNDED));
-        let status = self.namespace_status(number, namespace, pending.as_ref())?;
-        Some((status, namespace.window_sizes.clone()))
+        self.namespace_status(number, namespace, pending.as_ref())
     }
 
     /// Returns the names of all namespaces, in the order of the configuration.
@@ -212,6 +211,7 @@ impl MainConf {
             zone: &zone.name,
             store: self.configuration().store(conf).map(|store| &*store.name),
             sync: conf.options.sync,
+            sizes: &conf.window_sizes,
             stats: table.namespace_stats(index),
             syncs: state.map(|state| state.stats()),
             nodes: state.map(|state| state.nodes()),

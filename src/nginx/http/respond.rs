@@ -133,12 +133,12 @@ pub(super) fn with_pieces<'r>(
     request: &Request<'r>,
     status: ngx_int_t,
     media_type: &'static str,
-    pieces: &'r [String],
+    pieces: &'r [impl AsRef<str>],
 ) -> ngx_int_t {
     let mut chain: *mut ngx_chain_t = ptr::null_mut();
-    for piece in pieces.iter().rev() {
-        // SAFETY: the request is live, and its pool lives as long. The pieces live in the pool too
-        // and do not change; filters do not write to buffers with `memory` set.
+    for piece in pieces.iter().rev().map(AsRef::as_ref) {
+        // SAFETY: the request is live, and its pool lives as long. The pieces live as long too and
+        // do not change; filters do not write to buffers with `memory` set.
         unsafe {
             let buffer = ngx_pcalloc(request.pool(), size_of::<ngx_buf_t>()).cast::<ngx_buf_t>();
             let link = ngx_alloc_chain_link(request.pool());
@@ -157,7 +157,7 @@ pub(super) fn with_pieces<'r>(
             chain = link;
         }
     }
-    let lengths = pieces.iter().map(String::len);
+    let lengths = pieces.iter().map(|piece| piece.as_ref().len());
     let length = lengths.fold(0, usize::saturating_add);
     // SAFETY: the chain was made above and has `length` bytes.
     unsafe { with_chain(request, status, media_type, chain, length) }

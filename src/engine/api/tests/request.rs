@@ -17,6 +17,7 @@ fn request<'r>(method: &'r str, path: &'r str, query: &'r str) -> ApiRequest<'r>
         raw_path: b"",
         prefix: b"/rl",
         query: query.as_bytes(),
+        accept: None,
         may_write: true,
         sender: Sender::default(),
     }
@@ -25,8 +26,9 @@ fn request<'r>(method: &'r str, path: &'r str, query: &'r str) -> ApiRequest<'r>
 #[test]
 fn a_path_names_what_is_asked_for() {
     let call = |path, query| request("GET", path, query).call().unwrap();
-    for path in ["", "/"] {
-        assert_eq!(call(path, ""), ApiCall::Overview);
+    for (query, has_all) in [("", false), ("all=0", false), ("all=1", true), ("other=1", false)] {
+        let expected = ApiCall::Overview(OverviewCall { has_all, may_write: true });
+        assert_eq!((call("", query), call("/", query)), (expected.clone(), expected));
     }
     for path in ["/health", "/health/"] {
         assert_eq!(call(path, ""), ApiCall::Health);
@@ -73,6 +75,24 @@ fn a_path_names_what_is_asked_for() {
     let increment = Some(Hits::ONE);
     let expected = KeyCall { increment, ..key_call(b"k") };
     assert_eq!(posted, Ok(ApiCall::Key(expected)));
+}
+
+#[test]
+fn a_browser_gets_the_page_at_the_root() {
+    let call = |method, path, accept: &'static str, may_write| {
+        let accept = Some(accept.as_bytes());
+        ApiRequest { accept, may_write, ..request(method, path, "") }.call()
+    };
+    for path in ["", "/"] {
+        for may_write in [true, false] {
+            assert_eq!(call("GET", path, "text/html", may_write), Ok(ApiCall::Page));
+            let json = ApiCall::Overview(OverviewCall { has_all: false, may_write });
+            assert_eq!(call("GET", path, "*/*", may_write), Ok(json.clone()));
+            assert_eq!(call("HEAD", path, "application/json", may_write), Ok(json));
+        }
+        assert_eq!(call("POST", path, "text/html", true).unwrap_err().status, 405);
+    }
+    assert_eq!(call("GET", "/namespaces", "text/html", true), Ok(ApiCall::Namespaces));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `ratelimit_api`: zones, namespaces and counters as JSON.
+//! `ratelimit_api`: zones, namespaces and counters as JSON, and the live page for browsers.
 
 pub(crate) mod awaited;
 mod json;
@@ -8,7 +8,8 @@ mod pages;
 use core::time::Duration;
 
 use nginx_sys::{
-    NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_http_core_loc_conf_t, ngx_http_request_t, ngx_int_t,
+    NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, ngx_http_core_loc_conf_t, ngx_http_request_t,
+    ngx_int_t,
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
@@ -21,8 +22,11 @@ use crate::nginx::sync;
 use crate::nginx::time::NgxClock;
 
 use crate::engine::api::{
-    self, ApiCall, ApiError, Health, MEDIA_TYPE, Overview, Sender, StoreCall,
+    self, ApiCall, ApiError, Health, MEDIA_TYPE, Overview, OverviewCall, OverviewDetail, PAGE,
+    PAGE_HEADERS, PAGE_TYPE, Sender, StoreCall,
 };
+use crate::nginx::http::respond;
+use crate::policy::window::Clock as _;
 use json::{refuse, with_json};
 use pages::Steps;
 
@@ -38,6 +42,8 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
 
 /// The answer to a request.
 enum ApiAnswer {
+    /// The live page.
+    Page,
     /// A status and a body.
     Body(u16, String),
     /// A body that may be long, written in steps.
@@ -62,6 +68,7 @@ fn respond_to(request: &Request<'_>) -> ngx_int_t {
         answer(main, &call)
     });
     match answer {
+        Ok(ApiAnswer::Page) => with_page(request),
         Ok(ApiAnswer::Body(status, body)) => with_json(request, status, &body),
         Ok(ApiAnswer::Steps(steps)) => pages::answer(request, table, MEDIA_TYPE, steps),
         Ok(ApiAnswer::Synced(namespace, timeout)) => {
@@ -72,6 +79,19 @@ fn respond_to(request: &Request<'_>) -> ngx_int_t {
         }
         Err(error) => refuse(request, &error),
     }
+}
+
+/// Sends the live page, whose bytes are never copied. Returns the content handler's return value.
+fn with_page(request: &Request<'_>) -> ngx_int_t {
+    if let Err(status) = respond::discard_body(request) {
+        return status;
+    }
+    for (name, value) in &*PAGE_HEADERS {
+        if respond::put(request, name, value.as_bytes()).is_none() {
+            return SERVER_ERROR;
+        }
+    }
+    respond::with_pieces(request, NGX_HTTP_OK as ngx_int_t, PAGE_TYPE, &PAGE)
 }
 
 /// Reads nginx's request as a request to the API.
@@ -99,6 +119,7 @@ fn read<'r>(
         raw_path: raw.next().unwrap_or_default(),
         prefix,
         query: request.args(),
+        accept: request.header("Accept"),
         may_write: location.content() == Some(Content::Api { may_write: true }),
         sender: Sender {
             host: request.host(),
@@ -124,8 +145,12 @@ fn start_of_call(uri: &[u8]) -> usize {
 fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError> {
     let counting_in = |name: &[u8]| main.counting_in(name).ok_or_else(api::no_namespace);
     let body = match call {
-        ApiCall::Overview => {
-            let steps = pages::of_status(main.look(false), Overview::new);
+        ApiCall::Page => return Ok(ApiAnswer::Page),
+        &ApiCall::Overview(OverviewCall { has_all, may_write }) => {
+            let steps = pages::of_status(main.look(has_all), move |status| {
+                let detail = OverviewDetail { now: NgxClock.now(), may_write };
+                Overview::new(status, has_all.then_some(detail))
+            });
             return Ok(ApiAnswer::Steps(steps));
         }
         ApiCall::Namespaces => {
@@ -147,9 +172,8 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
             return Ok(ApiAnswer::Body(status, body));
         }
         ApiCall::Namespace(name) => {
-            let namespace = main.status_of(name);
-            let (status, sizes) = namespace.ok_or_else(api::no_namespace)?;
-            api::namespace(&status, &sizes)
+            let status = main.status_of(name).ok_or_else(api::no_namespace)?;
+            api::namespace(&status)
         }
         ApiCall::Key(key) => {
             let (namespace, counting) = counting_in(&key.namespace)?;

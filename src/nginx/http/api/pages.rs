@@ -50,7 +50,7 @@ struct UnfinishedPage<'r> {
 /// Collects the whole status first, then writes it with `page`.
 pub(super) fn of_status<P: Iterator<Item = String> + 'static>(
     mut look: Look,
-    page: fn(Status<'static>) -> P,
+    page: impl Fn(Status<'static>) -> P + 'static,
 ) -> Steps {
     let mut seen = None;
     Box::new(core::iter::from_fn(move || match &mut seen {
