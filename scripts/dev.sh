@@ -37,6 +37,7 @@ run_test() {
         unpacked prometheus
         unpacked fail2ban
     fi
+    [[ $* != *t/live-page.t* ]] || need_packages chromium-headless-shell
     TEST_NGINX_BINARY=$binary TEST_NGINX_LOAD_MODULES=$module TEST_NGINX_PORT=${TEST_NGINX_PORT:-19840} \
         TEST_NGINX_TIMEOUT=20 scripts/t-runner/prove.sh "${@:2}"
 }

@@ -23,6 +23,8 @@ packages() {
     need_packages curl jq perl openssl redis-server postgresql pgbouncer
     # Clients of the tests of HTTP/2, HTTP/3 and gRPC.
     need_packages nghttp2-client ngtcp2-client python3-grpcio
+    # The browser for the live page.
+    need_packages chromium-headless-shell
     # A clock that is wrong; instructions that are counted.
     need_packages faketime valgrind
     # Cassandra is not Debian's: scripts/cassandra/server.sh fetches it.
@@ -256,6 +258,11 @@ for file in t/*.t; do
         t/convert*.t)
             tests "$file-second" build-convert test_file "${second[@]}" "$file"
             tests "$file-debian" "build-debian build-convert" test_file "${debian[@]}" "$file"
+            continue
+            ;;
+        # A browser shows one page, whatever nginx sends it.
+        t/live-page.t)
+            tests "$file-second" build-second-checked test_file "${second[@]}" "$file"
             continue
             ;;
         t/api-cluster.t)
