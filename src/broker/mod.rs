@@ -26,6 +26,8 @@ mod wake;
 
 #[cfg(not(loom))]
 pub use client::Client;
+#[cfg(not(loom))]
+pub use serving::backlog::{Backlog, Gathered, ReplyTo};
 pub use serving::batching::BatchingDelay;
 #[cfg(not(loom))]
 pub use serving::exchange::DecidedNamespace;
@@ -33,8 +35,6 @@ pub use serving::exchange::DecidedNamespace;
 pub use serving::serve::{Broker, DeciderSource, DeciderTasks, DecidingStore};
 #[cfg(not(loom))]
 pub use serving::store_event::{KnownBefore, Observer, Severity, StoreEvent, WatchedStore};
-#[cfg(not(loom))]
-pub use serving::unsent::UnsentHits;
 pub use shared::breaker::{Breaker, Circuit};
 pub use shared::doorbell::Doorbell;
 pub use shared::ring::{CACHE_LINE, Ring};

@@ -12,8 +12,7 @@ use super::datastore::Datastore;
 use super::definition::DefinedNamespace;
 use super::error::CallError;
 use super::options::DecisionOptions;
-use super::question_task::{AskedQuestion, IsAway, QuestionTask, QuestionTasks, StoreCommand};
-use crate::broker::UnsentHits;
+use super::question_task::{AskedQuestion, IsAway, QuestionTask, QuestionTasks};
 use crate::engine::{
     AskedHits, Committed, Deciders, Env as _, Incoming, Increment, Limiter, Machine, StoreQuestion,
     TellDecider,
@@ -21,6 +20,7 @@ use crate::engine::{
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::store::contract::decision::{Answer, Question};
+use crate::table::MonotonicMillis;
 
 /// The store's decisions, for callers in any thread.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct StoreDecisions {
 
 #[derive(Debug)]
 struct ShardQuestions {
-    asked: UnboundedSender<StoreCommand>,
+    asked: UnboundedSender<AskedQuestion>,
     is_away: IsAway,
 }
 
@@ -56,7 +56,6 @@ impl StoreDecisions {
                 shard,
                 asked: receiver,
                 is_away: is_away.clone(),
-                unsent: UnsentHits::default(),
             };
             (ShardQuestions { asked, is_away }, task)
         });
@@ -110,9 +109,9 @@ impl StoreDecisions {
         let waited = Machine.uptime().saturating_sub(begin);
         limiter.bound().count_wait(waited);
         if answer.is_none() && !shard.is_away.set(true) {
-            // The probe finds out whether the store answers again. Sending fails only if the task
+            // The probe finds out whether the store answers again. Asking fails only if the task
             // has ended.
-            let _ = shard.asked.send(StoreCommand::Probe);
+            shard.ask(Question::nothing(), None, Duration::ZERO);
         }
         answer
     }
@@ -150,9 +149,10 @@ impl ShardQuestions {
         reply: Option<oneshot::Sender<Answer>>,
         deadline: Duration,
     ) -> bool {
-        let at = Machine.monotonic();
-        let asked = AskedQuestion { question, reply, deadline, at };
-        self.asked.send(StoreCommand::Decide(asked)).is_ok()
+        let deadline = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
+        let deadline = MonotonicMillis(deadline);
+        let asked = AskedQuestion { question, reply, deadline, at: Machine.monotonic() };
+        self.asked.send(asked).is_ok()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Asks a store about hits, in the store thread. Waiting questions are asked together.
+//! Asks a store about hits, in the store thread. Questions that wait are asked together.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::time::Duration;
@@ -10,49 +10,33 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::definition::DefinedNamespace;
-use crate::broker::UnsentHits;
+use crate::broker::{Backlog, Gathered};
 use crate::engine::{Env as _, Machine};
-use crate::store::contract::decision::{Answer, Certainty, Decided, Decider, Question};
+use crate::store::contract::decision::{Answer, Decided, Decider, Question};
 use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::retry::Retries;
 use crate::table::MonotonicMillis;
 
-/// Most counters that are charged at once for hits that were counted without the store.
-const UNSENT_AT_ONCE: usize = 32;
-
-/// A command of a caller.
-pub(super) enum StoreCommand {
-    /// Decide about hits.
-    Decide(AskedQuestion),
-    /// Find out whether the store answers.
-    Probe,
-}
-
 /// A question about hits.
 pub(super) struct AskedQuestion {
+    /// Without counters, it only finds out whether the store answers.
     pub(super) question: Question,
     /// Sends the answer to the waiting caller; `None` if no answer is needed. Dropped without an
     /// answer.
     pub(super) reply: Option<oneshot::Sender<Answer>>,
     /// The caller's deadline, in time of the machine's monotonic clock.
-    pub(super) deadline: Duration,
+    pub(super) deadline: MonotonicMillis,
     /// Time of the question.
     pub(super) at: MonotonicMillis,
 }
 
-/// The receiver of an answer, its deadline, and the time of the question.
-type AskedBy = (Option<oneshot::Sender<Answer>>, Duration, MonotonicMillis);
+/// The questions to a shard, with the callers that wait for answers.
+type QuestionBacklog = Backlog<oneshot::Sender<Answer>>;
 
 impl AskedQuestion {
-    /// Returns whether the question is obsolete: its caller has decided otherwise, or its hits do
-    /// not count any more.
-    fn is_late(&self, now: MonotonicMillis) -> bool {
-        let sizes = self.question.counters.iter().map(|it| it.size.millis());
-        match &self.reply {
-            Some(reply) => reply.is_closed(),
-            None => sizes.min().is_some_and(|it| now.0.saturating_sub(self.at.0) > it),
-        }
+    fn put_into(self, waiting: &QuestionBacklog) {
+        waiting.put(self.question, self.reply, self.deadline.0, || self.at);
     }
 }
 
@@ -77,10 +61,8 @@ impl IsAway {
 pub(super) struct QuestionTask {
     pub(super) namespace: Arc<DefinedNamespace>,
     pub(super) shard: u16,
-    pub(super) asked: UnboundedReceiver<StoreCommand>,
+    pub(super) asked: UnboundedReceiver<AskedQuestion>,
     pub(super) is_away: IsAway,
-    /// Hits that were counted without the store.
-    pub(super) unsent: UnsentHits,
 }
 
 /// The tasks of all shards.
@@ -103,87 +85,60 @@ impl QuestionTask {
             namespace: self.namespace.name.as_ref().into(),
             number: self.shard,
         })];
-        let (mut waiting, mut retries) = (Vec::new(), Retries::default());
+        let (waiting, mut retries) = (QuestionBacklog::default(), Retries::default());
+        waiting.awaited.set(1);
         // Connects before a hit waits for it.
         if self.ask(&mut store, &probe).await.is_err() {
-            self.wait_for(&mut store, &probe, &mut waiting, &mut retries).await;
+            self.wait_for(&mut store, &probe, &waiting, &mut retries).await;
         }
-        while self.gather(&mut waiting).await {
-            // First, since these are few enough to be asked all at once.
-            let unsent = self.unsent.take(UNSENT_AT_ONCE, Machine.monotonic());
-            let began = Machine.uptime();
-            let (questions, replies) = self.take(&unsent, &mut waiting);
-            let asked = match &*questions {
-                // Without questions, asks whether the store is up.
+        while self.gather(&waiting).await {
+            let gathered = waiting.take(Machine.monotonic());
+            self.count_dropped(&waiting);
+            if gathered.is_nothing() {
+                continue;
+            }
+            let asked = match &*gathered.questions {
                 [] => &probe,
                 questions => questions,
             };
+            let began = Machine.uptime();
             match self.ask(&mut store, asked).await {
                 Ok(Decided { answers, .. }) => {
-                    let now = Machine.uptime();
-                    // Time by which another two exchanges would have ended.
-                    let then = now.saturating_add(now.saturating_sub(began).saturating_mul(2));
-                    let asked = questions.into_iter().zip(answers).skip(unsent.len());
-                    for ((reply, deadline, at), (question, answer)) in
-                        replies.into_iter().zip(asked)
-                    {
-                        let is_again = answer.certainty == Certainty::Raced && deadline > then;
-                        match reply {
-                            Some(reply) if is_again => waiting.push(AskedQuestion {
-                                question,
-                                reply: Some(reply),
-                                deadline,
-                                at,
-                            }),
-                            // The caller may be gone.
-                            reply => drop(reply.map(|reply| reply.send(answer))),
-                        }
+                    let took = Machine.uptime().saturating_sub(began);
+                    let now = Machine.monotonic();
+                    let (reply_to, answers, _) = waiting.ask_again(gathered, answers, took, now);
+                    for (reply_to, answer) in reply_to.into_iter().zip(answers) {
+                        // The caller may be gone.
+                        drop(reply_to.to.map(|reply| reply.send(answer)));
                     }
                 }
                 Err(error) => {
-                    if !error.may_have_applied() {
-                        self.unsent.put_back();
-                        let of_nobody = replies.iter().zip(asked.iter().skip(unsent.len()));
-                        let of_nobody = of_nobody.filter(|((reply, ..), _)| reply.is_none());
-                        for ((_, deadline, at), question) in of_nobody {
-                            let asked = AskedQuestion {
-                                question: question.clone(),
-                                reply: None,
-                                deadline: *deadline,
-                                at: *at,
-                            };
-                            self.keep(asked, &mut waiting);
-                        }
-                    }
-                    drop(replies);
                     // The store is back when the failed operation succeeds, not when it answers
                     // something else.
-                    let trial = match asked {
-                        asked if *asked == probe => probe.to_vec(),
-                        asked => Question::trials(asked),
+                    let trial = match &*gathered.questions {
+                        [] => probe.to_vec(),
+                        questions => Question::trials(questions),
                     };
-                    self.wait_for(&mut store, &trial, &mut waiting, &mut retries).await;
+                    waiting.leave(gathered, !error.may_have_applied(), Machine.monotonic());
+                    self.wait_for(&mut store, &trial, &waiting, &mut retries).await;
                 }
             }
-            self.count_dropped();
         }
-        self.unsent.forget();
-        self.count_dropped();
+        waiting.forget_unsent();
+        self.count_dropped(&waiting);
     }
 
     /// Adds new questions to `waiting`; if that is empty, waits for one. Returns false when no more
     /// can come.
-    async fn gather(&mut self, waiting: &mut Vec<AskedQuestion>) -> bool {
-        let has_none = waiting.is_empty() && self.unsent.is_empty();
+    async fn gather(&mut self, waiting: &QuestionBacklog) -> bool {
+        let has_none = waiting.lacking().is_some();
         let mut next = match has_none {
             true => self.asked.recv().await,
             false => self.asked.try_recv().ok(),
         };
         let is_more = next.is_some() || !has_none;
         while let Some(asked) = next {
-            if let StoreCommand::Decide(question) = asked {
-                waiting.push(question);
-            }
+            asked.put_into(waiting);
             next = self.asked.try_recv().ok();
         }
         is_more
@@ -200,18 +155,16 @@ impl QuestionTask {
         decided
     }
 
-    /// Waits until the store answers `trial`, or all callers are gone. Meanwhile keeps charges for
-    /// the store.
+    /// Waits until the store answers `trial`, or all callers are gone. Meanwhile charges are kept
+    /// for the store.
     async fn wait_for(
         &mut self,
         store: &mut impl Decider,
         trial: &[Question],
-        waiting: &mut Vec<AskedQuestion>,
+        waiting: &QuestionBacklog,
         retries: &mut Retries,
     ) {
-        for asked in core::mem::take(waiting) {
-            self.keep(asked, waiting);
-        }
+        waiting.leave(Gathered::default(), false, Machine.monotonic());
         retries.begin(Machine.uptime());
         loop {
             let pause = retries.pause(Machine.random().get());
@@ -219,87 +172,33 @@ impl QuestionTask {
                 return;
             }
             if self.ask(store, trial).await.is_ok() {
-                return retries.end(Machine.uptime());
+                retries.end(Machine.uptime());
+                return waiting.come_back();
             }
         }
     }
 
-    /// Keeps charges for the store during `pause`. Returns whether all callers are gone.
-    async fn keep_for(&mut self, pause: Duration, waiting: &mut Vec<AskedQuestion>) -> bool {
+    /// Adds new questions to `waiting` during `pause`. Returns whether all callers are gone.
+    async fn keep_for(&mut self, pause: Duration, waiting: &QuestionBacklog) -> bool {
         let until = Machine.uptime().saturating_add(pause);
         loop {
             let left = until.saturating_sub(Machine.uptime());
-            if left.is_zero() {
-                break;
-            }
             match timeout(left, self.asked.recv()).await {
-                Ok(Some(StoreCommand::Decide(asked))) => self.keep(asked, waiting),
-                Ok(Some(StoreCommand::Probe)) => {}
+                Ok(Some(asked)) => asked.put_into(waiting),
                 Ok(None) => return true,
                 Err(_) => break,
             }
         }
-        self.forget_late(waiting);
-        self.count_dropped();
+        waiting.forget_late(Machine.monotonic());
+        self.count_dropped(waiting);
         false
     }
 
-    /// Keeps a charge that was made without the store, if there is room. Other questions wait.
-    fn keep(&mut self, asked: AskedQuestion, waiting: &mut Vec<AskedQuestion>) {
-        let AskedQuestion { question, reply, deadline, at } = asked;
-        let question = match reply.is_none() && UnsentHits::are(&question) {
-            true => self.unsent.add(&question, at),
-            false => Some(question),
-        };
-        let Some(question) = question else { return };
-        let kept = self.unsent.len().saturating_add(waiting.len());
-        if reply.is_none() && kept >= UnsentHits::MOST {
-            return self.drop_hits(&question);
-        }
-        waiting.push(AskedQuestion { question, reply, deadline, at });
-    }
-
-    /// Removes questions that are too late, and counts hits that nobody waits for as lost.
-    fn forget_late(&self, waiting: &mut Vec<AskedQuestion>) {
-        let now = Machine.monotonic();
-        waiting.retain(|asked| {
-            let is_late = asked.is_late(now);
-            if is_late && asked.reply.is_none() {
-                self.drop_hits(&asked.question);
-            }
-            !is_late
-        });
-    }
-
-    /// Counts the hits of a question as lost.
-    fn drop_hits(&self, question: &Question) {
+    /// Counts the lost hits.
+    fn count_dropped(&self, waiting: &QuestionBacklog) {
         let namespace = &self.namespace.counters().namespace;
-        for counter in &question.counters {
-            namespace.table().count_dropped(namespace.index(), counter.cost);
-        }
-    }
-
-    /// Counts the hits that `unsent` has dropped as lost.
-    fn count_dropped(&mut self) {
-        let namespace = &self.namespace.counters().namespace;
-        for (_, hits) in self.unsent.take_dropped() {
+        for (_, hits) in waiting.take_dropped() {
             namespace.table().count_dropped(namespace.index(), hits);
         }
-    }
-
-    /// Takes as many questions as are asked at once, after those in `unsent`, with their callers
-    /// and times.
-    fn take(
-        &self,
-        unsent: &[Question],
-        waiting: &mut Vec<AskedQuestion>,
-    ) -> (Vec<Question>, Vec<AskedBy>) {
-        self.forget_late(waiting);
-        let mut questions = unsent.to_vec();
-        let first = waiting.iter().take(Question::MAX_AT_ONCE);
-        questions.extend(first.map(|it| it.question.clone()));
-        questions.truncate(Question::at_once(&questions).max(unsent.len()));
-        let asked = waiting.drain(..questions.len().saturating_sub(unsent.len()));
-        (questions, asked.map(|it| (it.reply, it.deadline, it.at)).collect())
     }
 }

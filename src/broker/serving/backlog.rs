@@ -1,23 +1,22 @@
-//! The backlog of a decider: the questions of all workers for its next exchanges.
+//! The backlog of a decider: the questions for its next exchanges.
 
 use core::cell::{Cell, RefCell};
+use core::time::Duration;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
 use super::unsent::UnsentHits;
-use crate::broker::shared::message::Ask;
 use crate::policy::hits::Hits;
-use crate::store::contract::decision::{Few, Question};
+use crate::store::contract::decision::{Answer, Certainty, Few, Question};
 use crate::table::MonotonicMillis;
 
 /// Most counters that one exchange charges for hits that were counted while the store was down.
 const UNSENT_AT_ONCE: usize = 32;
 
-/// The questions to a decider that are not sent yet.
-#[derive(Default)]
-pub(super) struct Backlog {
-    gathered: RefCell<Gathered>,
+/// The questions to a decider that are not sent yet. An answer goes to a `T`.
+pub struct Backlog<T> {
+    gathered: RefCell<Gathered<T>>,
     /// Whether the store is down, so that nothing is sent.
     is_away: Cell<bool>,
     /// Hits that were counted without the store.
@@ -25,55 +24,79 @@ pub(super) struct Backlog {
     /// Lost hits by namespace, until they are counted.
     dropped: RefCell<Few<(Arc<str>, Hits)>>,
     /// Number of questions for which the task waits.
-    pub(super) awaited: Cell<usize>,
+    pub awaited: Cell<usize>,
     /// Wakes the task when there are as many, or for another reason.
-    pub(super) ready: Notify,
+    pub ready: Notify,
 }
 
 /// The questions of an exchange, and the destinations of their answers.
-#[derive(Default)]
-pub(super) struct Gathered {
-    pub(super) questions: Vec<Question>,
+pub struct Gathered<T> {
+    /// The questions.
+    pub questions: Vec<Question>,
     /// One for each question.
-    pub(super) reply_to: Vec<ReplyTo>,
+    pub reply_to: Vec<ReplyTo<T>>,
     /// Whether a probe is due, too.
-    pub(super) is_probed: bool,
+    is_probed: bool,
     /// Number of questions at the beginning that charge hits counted without the store.
     unsent: usize,
 }
 
 /// The destination of an answer.
-pub(super) struct ReplyTo {
-    /// The number of the worker.
-    pub(super) worker: usize,
-    /// The number of the request; `None` if no answer is needed.
-    pub(super) id: Option<u64>,
+pub struct ReplyTo<T> {
+    /// The receiver; `None` if no answer is needed.
+    pub to: Option<T>,
     /// Deadline of the request, or the time from which a charge does not matter any more.
     deadline: u64,
     /// Time of a question that needs no answer.
     asked_at: MonotonicMillis,
 }
 
-impl ReplyTo {
+impl<T> ReplyTo<T> {
     fn is_late(&self, now: MonotonicMillis) -> bool {
         self.deadline <= now.0
     }
 
     /// Returns whether a request still waits for the answer at this time.
-    pub(super) fn waits_at(&self, moment: MonotonicMillis) -> bool {
-        self.id.is_some() && !self.is_late(moment)
+    fn waits_at(&self, moment: MonotonicMillis) -> bool {
+        self.to.is_some() && !self.is_late(moment)
     }
 }
 
-impl Backlog {
-    pub(super) fn put(&self, worker: usize, ask: Ask, now: impl FnOnce() -> MonotonicMillis) {
-        let Ask { id, deadline, question, .. } = ask;
+impl<T> Default for Gathered<T> {
+    fn default() -> Self {
+        Gathered { questions: Vec::new(), reply_to: Vec::new(), is_probed: false, unsent: 0 }
+    }
+}
+
+impl<T> Default for Backlog<T> {
+    fn default() -> Self {
+        Backlog {
+            gathered: RefCell::default(),
+            is_away: Cell::new(false),
+            unsent: RefCell::default(),
+            dropped: RefCell::default(),
+            awaited: Cell::new(0),
+            ready: Notify::new(),
+        }
+    }
+}
+
+impl<T> Backlog<T> {
+    /// Adds a question, whose answer `to` waits for until `deadline`. Without counters, it asks for
+    /// a probe. `now` is the time of a charge.
+    pub fn put(
+        &self,
+        question: Question,
+        to: Option<T>,
+        deadline: u64,
+        now: impl FnOnce() -> MonotonicMillis,
+    ) {
         if question.counters.is_empty() {
             self.gathered.borrow_mut().is_probed = true;
-        } else if id.is_none() {
+        } else if to.is_none() {
             self.charge(question, now());
         } else {
-            self.gather(question, ReplyTo { worker, id, deadline, asked_at: MonotonicMillis(0) });
+            self.gather(question, ReplyTo { to, deadline, asked_at: MonotonicMillis(0) });
         }
         // One notification suffices, since the task takes all questions.
         let gathered = self.gathered.borrow();
@@ -82,14 +105,38 @@ impl Backlog {
         }
     }
 
-    /// Inserts questions that must be asked again at the front.
-    pub(super) fn put_back(&self, questions: Vec<Question>, reply_to: Vec<ReplyTo>) {
+    /// Puts back the questions that raced with those of others to the front, if their requests wait
+    /// longer than two more exchanges take. Returns the other answers with their destinations, and
+    /// whether any question was put back.
+    pub fn ask_again(
+        &self,
+        gathered: Gathered<T>,
+        answers: Vec<Answer>,
+        took: Duration,
+        now: MonotonicMillis,
+    ) -> (Vec<ReplyTo<T>>, Vec<Answer>, bool) {
+        let Gathered { questions, reply_to, .. } = gathered;
+        let is_raced = |answer: &Answer| answer.certainty == Certainty::Raced;
+        if !answers.iter().any(is_raced) {
+            return (reply_to, answers, false);
+        }
+        let two = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let two = two.saturating_add(1).saturating_mul(2);
+        let then = MonotonicMillis(now.0.saturating_add(two));
+        let asked = questions.into_iter().zip(reply_to).zip(answers);
+        let (again, decided): (Vec<_>, Vec<_>) =
+            asked.partition(|((_, to), answer)| is_raced(answer) && to.waits_at(then));
+        let has_raced = !again.is_empty();
+        let (questions, to): (Vec<_>, Vec<_>) = again.into_iter().map(|(asked, _)| asked).unzip();
         let mut gathered = self.gathered.borrow_mut();
         gathered.questions.splice(0..0, questions);
-        gathered.reply_to.splice(0..0, reply_to);
+        gathered.reply_to.splice(0..0, to);
+        let decided = decided.into_iter().map(|((_, to), answer)| (to, answer));
+        let (reply_to, answers) = decided.unzip();
+        (reply_to, answers, has_raced)
     }
 
-    fn gather(&self, question: Question, reply_to: ReplyTo) {
+    fn gather(&self, question: Question, reply_to: ReplyTo<T>) {
         let mut gathered = self.gathered.borrow_mut();
         gathered.questions.push(question);
         gathered.reply_to.push(reply_to);
@@ -109,7 +156,7 @@ impl Backlog {
         }
         let sizes = question.counters.iter().map(|it| it.size.millis());
         let deadline = asked_at.0.saturating_add(sizes.min().unwrap_or(0));
-        self.gather(question, ReplyTo { worker: 0, id: None, deadline, asked_at });
+        self.gather(question, ReplyTo { to: None, deadline, asked_at });
     }
 
     /// Returns a lower bound of the number of counters that are kept for the store.
@@ -120,7 +167,7 @@ impl Backlog {
 
     /// Stops sending, since the store has failed. `asked` are the last questions; if the store has
     /// certainly executed none of them (`is_undone`), those without an answer are kept.
-    pub(super) fn leave(&self, asked: Gathered, is_undone: bool, now: MonotonicMillis) {
+    pub fn leave(&self, asked: Gathered<T>, is_undone: bool, now: MonotonicMillis) {
         if is_undone {
             self.unsent.borrow_mut().put_back();
         }
@@ -130,9 +177,9 @@ impl Backlog {
         let Gathered { questions, reply_to, .. } = self.gathered.take();
         let waiting = questions.into_iter().zip(reply_to);
         // The failures of requests were reported already.
-        let failed = failed.filter(|(_, to)| to.id.is_none());
+        let failed = failed.filter(|(_, to)| to.to.is_none());
         for (question, to) in failed.chain(waiting) {
-            match to.id {
+            match to.to {
                 _ if to.is_late(now) => self.drop_late(&question, &to),
                 None => self.charge(question, to.asked_at),
                 Some(_) => self.gather(question, to),
@@ -141,12 +188,12 @@ impl Backlog {
     }
 
     /// Sends again, since the store is back.
-    pub(super) fn come_back(&self) {
+    pub fn come_back(&self) {
         self.is_away.set(false);
     }
 
     /// Removes obsolete questions while the store is down.
-    pub(super) fn forget_late(&self, now: MonotonicMillis) {
+    pub fn forget_late(&self, now: MonotonicMillis) {
         let mut gathered = self.gathered.take();
         self.take_late(&mut gathered, now);
         *self.gathered.borrow_mut() = gathered;
@@ -154,7 +201,7 @@ impl Backlog {
 
     /// Removes the questions of requests that were decided otherwise, and charges that do not
     /// matter any more.
-    fn take_late(&self, gathered: &mut Gathered, now: MonotonicMillis) {
+    fn take_late(&self, gathered: &mut Gathered<T>, now: MonotonicMillis) {
         if !gathered.reply_to.iter().any(|to| to.is_late(now)) {
             return;
         }
@@ -164,8 +211,8 @@ impl Backlog {
         (gathered.questions, gathered.reply_to) = in_time.into_iter().unzip();
     }
 
-    fn drop_late(&self, question: &Question, reply_to: &ReplyTo) {
-        if reply_to.id.is_none() {
+    fn drop_late(&self, question: &Question, reply_to: &ReplyTo<T>) {
+        if reply_to.to.is_none() {
             self.drop_hits(question);
         }
     }
@@ -178,7 +225,7 @@ impl Backlog {
     }
 
     /// Takes the lost hits by namespace.
-    pub(super) fn take_dropped(&self) -> Few<(Arc<str>, Hits)> {
+    pub fn take_dropped(&self) -> Few<(Arc<str>, Hits)> {
         let mut dropped = self.dropped.take();
         for (namespace, hits) in self.unsent.borrow_mut().take_dropped() {
             add_dropped(&mut dropped, &namespace, hits);
@@ -187,7 +234,7 @@ impl Backlog {
     }
 
     /// Drops the charges that were kept for the store.
-    pub(super) fn forget_unsent(&self) {
+    pub fn forget_unsent(&self) {
         self.unsent.borrow_mut().forget();
     }
 
@@ -202,14 +249,14 @@ impl Backlog {
     }
 
     /// Returns the number of questions for which the task still waits; `None` if it waits for none.
-    pub(super) fn lacking(&self) -> Option<usize> {
+    pub fn lacking(&self) -> Option<usize> {
         let gathered = self.gathered.borrow();
         let more = self.awaited.get().saturating_sub(gathered.questions.len());
         (more > 0 && !gathered.is_probed && !self.has_unsent()).then_some(more)
     }
 
     /// Takes the questions of an exchange, without those whose deadline has passed.
-    pub(super) fn take(&self, now: MonotonicMillis) -> Gathered {
+    pub fn take(&self, now: MonotonicMillis) -> Gathered<T> {
         self.unsent.borrow_mut().forget_taken();
         let has_unsent = self.has_unsent();
         if !has_unsent && self.gathered.borrow().is_nothing() {
@@ -225,12 +272,8 @@ impl Backlog {
             // First, since these are few enough to be asked all at once.
             let unsent = self.unsent.borrow_mut().take(UNSENT_AT_ONCE, now);
             gathered.unsent = unsent.len();
-            let reply_to = unsent.iter().map(|_| ReplyTo {
-                worker: 0,
-                id: None,
-                deadline: u64::MAX,
-                asked_at: now,
-            });
+            let reply_to =
+                unsent.iter().map(|_| ReplyTo { to: None, deadline: u64::MAX, asked_at: now });
             gathered.reply_to.splice(..0, reply_to);
             gathered.questions.splice(..0, unsent);
         }
@@ -252,8 +295,9 @@ fn add_dropped(dropped: &mut Few<(Arc<str>, Hits)>, namespace: &Arc<str>, hits: 
     }
 }
 
-impl Gathered {
-    pub(super) fn is_nothing(&self) -> bool {
+impl<T> Gathered<T> {
+    /// Returns whether there is nothing to ask.
+    pub fn is_nothing(&self) -> bool {
         self.questions.is_empty() && !self.is_probed
     }
 }

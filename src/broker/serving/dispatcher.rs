@@ -23,6 +23,14 @@ pub(super) const BEAT: Duration = Duration::from_millis(100);
 /// Pause before answers are written again to a full ring.
 const NO_ROOM: Duration = Duration::from_millis(1);
 
+/// A request that waits for an answer.
+#[derive(Clone, Copy)]
+pub(super) struct WaitingRequest {
+    /// The number of its worker.
+    worker: usize,
+    id: u64,
+}
+
 /// The broker's state for all workers and deciders.
 pub(super) struct Dispatcher {
     pub(super) queues: Arc<SharedQueues>,
@@ -30,7 +38,7 @@ pub(super) struct Dispatcher {
     worker: usize,
     pub(super) term: Term,
     /// The backlog of each decider.
-    pub(super) backlogs: Vec<Backlog>,
+    pub(super) backlogs: Vec<Backlog<WaitingRequest>>,
     reader: RefCell<Reader>,
     words: RefCell<Vec<u64>>,
     /// Answers to each worker that its ring had no room for.
@@ -128,7 +136,8 @@ impl Dispatcher {
             }
             for ask in messages(&words).filter_map(|it| reader.ask(it)) {
                 if let Some(backlog) = self.backlogs.get(ask.decider) {
-                    backlog.put(worker, ask, || self.now());
+                    let to = ask.id.map(|id| WaitingRequest { worker, id });
+                    backlog.put(ask.question, to, ask.deadline, || self.now());
                 }
             }
         }
@@ -151,12 +160,14 @@ impl Dispatcher {
     /// Writes answers to the rings of their workers.
     pub(super) fn reply(
         &self,
-        reply_to: &[ReplyTo],
+        reply_to: &[ReplyTo<WaitingRequest>],
         answers: impl Iterator<Item = Option<Answer>>,
     ) {
         let mut outboxes = self.outboxes.borrow_mut();
         for (reply_to, answer) in reply_to.iter().zip(answers) {
-            if let (Some(outbox), Some(id)) = (outboxes.get_mut(reply_to.worker), reply_to.id) {
+            if let Some(WaitingRequest { worker, id }) = reply_to.to
+                && let Some(outbox) = outboxes.get_mut(worker)
+            {
                 write_reply(outbox, &(id, answer));
             }
         }
@@ -182,7 +193,7 @@ impl Dispatcher {
     }
 
     /// Waits for news for a task.
-    pub(super) async fn wait(&self, backlog: &Backlog) {
+    pub(super) async fn wait(&self, backlog: &Backlog<WaitingRequest>) {
         while !self.deliver() {
             if tokio::time::timeout(NO_ROOM, backlog.ready.notified()).await.is_ok() {
                 return;

@@ -13,21 +13,19 @@ use std::sync::Arc;
 
 use futures_util::future::{FutureExt as _, select};
 
-use super::backlog::{Backlog, Gathered, ReplyTo};
+use super::backlog::{Backlog, Gathered};
 use super::batching::BatchingDelay;
-use super::dispatcher::Dispatcher;
+use super::dispatcher::{Dispatcher, WaitingRequest};
 use super::store_event::{KnownBefore, Observer, WatchedStore};
 use crate::broker::shared::shared_queues::DeciderState;
 use crate::broker::shared::store_clock::LearnedClock;
 use crate::broker::wake::Timer;
 use crate::policy::reserve::Grants;
-use crate::store::contract::decision::{
-    Answer, AskedCounter, Certainty, Decided, Decider, Few, Question,
-};
+use crate::store::contract::decision::{AskedCounter, Decided, Decider, Few, Question};
 use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::retry::Retries;
-use crate::table::{CounterTable, MonotonicMillis, NamespaceIndex, SyncState};
+use crate::table::{CounterTable, NamespaceIndex, SyncState};
 
 /// Interval in which the workers' rings are drained while a store is down, so that they do not fill
 /// up.
@@ -70,12 +68,14 @@ impl fmt::Debug for DecidedNamespace {
     }
 }
 
+type DeciderBacklog = Backlog<WaitingRequest>;
+
 /// The state of a running task.
 struct Served<'t, D> {
     store: D,
     node: NodeId,
     state: DeciderState<'t>,
-    backlog: &'t Backlog,
+    backlog: &'t DeciderBacklog,
     retries: Retries,
 }
 
@@ -123,7 +123,8 @@ impl DeciderTask {
                         state.clock.set(clock.learn(now, ended));
                     }
                     let took = ended.saturating_sub(began);
-                    let decided = self.ask_again(backlog, took, gathered, answers);
+                    let now = self.dispatcher.now();
+                    let decided = backlog.ask_again(gathered, answers, took, now);
                     let (reply_to, answers, has_raced) = decided;
                     self.dispatcher.reply(&reply_to, answers.into_iter().map(Some));
                     if has_raced && !self.dispatcher.is_closed.get() {
@@ -239,43 +240,13 @@ impl DeciderTask {
         }
     }
 
-    /// Puts back the questions that raced with those of others, if their requests wait longer than
-    /// two more exchanges take. Returns the other answers with their destinations, and whether any
-    /// question was put back.
-    fn ask_again(
-        &self,
-        backlog: &Backlog,
-        took: Duration,
-        gathered: Gathered,
-        answers: Vec<Answer>,
-    ) -> (Vec<ReplyTo>, Vec<Answer>, bool) {
-        let Gathered { questions, reply_to, .. } = gathered;
-        let is_raced = |answer: &Answer| answer.certainty == Certainty::Raced;
-        if !answers.iter().any(is_raced) {
-            return (reply_to, answers, false);
-        }
-        let two = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        let two = two.saturating_add(1).saturating_mul(2);
-        let then = MonotonicMillis(self.dispatcher.now().0.saturating_add(two));
-        let asked = questions.into_iter().zip(reply_to).zip(answers);
-        let (again, decided): (Vec<_>, Vec<_>) =
-            asked.partition(|((_, to), answer)| is_raced(answer) && to.waits_at(then));
-        let (again, _): (Vec<_>, Vec<Answer>) = again.into_iter().unzip();
-        let has_raced = !again.is_empty();
-        let (questions, to) = again.into_iter().unzip();
-        backlog.put_back(questions, to);
-        let decided = decided.into_iter().map(|((_, to), answer)| (to, answer));
-        let (reply_to, answers) = decided.unzip();
-        (reply_to, answers, has_raced)
-    }
-
     /// Waits for the next questions; `None` when no more can come.
     async fn next(
         &self,
-        backlog: &Backlog,
+        backlog: &DeciderBacklog,
         state: DeciderState<'_>,
         pauses: &mut Pauses,
-    ) -> Option<Gathered> {
+    ) -> Option<Gathered<WaitingRequest>> {
         loop {
             self.dispatcher.collect();
             self.count_dropped(backlog);
@@ -299,7 +270,7 @@ impl DeciderTask {
     }
 
     /// Waits until there are `questions` questions, or another reason to continue.
-    async fn gather(&self, backlog: &Backlog, state: DeciderState<'_>, questions: usize) {
+    async fn gather(&self, backlog: &DeciderBacklog, state: DeciderState<'_>, questions: usize) {
         backlog.awaited.set(questions);
         while let Some(more) = backlog.lacking()
             && !self.dispatcher.is_closed.get()
@@ -341,7 +312,7 @@ impl DeciderTask {
         }
     }
 
-    async fn pause(&self, pause: Duration, backlog: &Backlog) {
+    async fn pause(&self, pause: Duration, backlog: &DeciderBacklog) {
         let mut left = pause;
         while left > Duration::ZERO && !self.dispatcher.is_closed.get() {
             let part = left.min(COLLECT);
@@ -354,7 +325,7 @@ impl DeciderTask {
     }
 
     /// Counts the lost hits.
-    fn count_dropped(&self, backlog: &Backlog) {
+    fn count_dropped(&self, backlog: &DeciderBacklog) {
         for (name, hits) in backlog.take_dropped() {
             let mut namespaces = self.namespaces.iter();
             if let Some(namespace) = namespaces.find(|it| it.name == name) {

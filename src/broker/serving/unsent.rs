@@ -24,7 +24,7 @@ const PARTS: u64 = 32;
 
 /// The unsent hits by counter.
 #[derive(Debug, Default)]
-pub struct UnsentHits {
+pub(super) struct UnsentHits {
     kept: BTreeMap<UnsentKey, Unsent>,
     /// Hits that were taken last, which may be put back.
     taken: Vec<(UnsentKey, Unsent)>,
@@ -61,17 +61,17 @@ struct UnsentPart {
 
 impl UnsentHits {
     /// Most counters.
-    pub const MOST: usize = 1 << 14;
+    pub(super) const MOST: usize = 1 << 14;
 
     /// Returns whether a question only charges or refunds hits that can be kept here.
-    pub fn are(question: &Question) -> bool {
+    pub(super) fn are(question: &Question) -> bool {
         let mut counters = question.counters.iter();
         question.limits.is_empty() && counters.all(|it| it.kind != StoredKind::Windows)
     }
 
     /// Keeps the hits that a question charges at `now`, or removes those that it refunds. Returns
     /// the rest of a refund, whose hits were charged while the store was up.
-    pub fn add(&mut self, question: &Question, now: MonotonicMillis) -> Option<Question> {
+    pub(super) fn add(&mut self, question: &Question, now: MonotonicMillis) -> Option<Question> {
         let rest = question.counters.iter().filter_map(|counter| {
             let cost = self.add_to(counter, now);
             let counter = counter.clone();
@@ -105,17 +105,17 @@ impl UnsentHits {
     }
 
     /// Returns whether there are no hits.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
     /// Returns the number of counters with unsent hits.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.kept.len()
     }
 
     /// Takes the hits of up to `most` counters, as questions that charge those that still count.
-    pub fn take(&mut self, most: usize, now: MonotonicMillis) -> Vec<Question> {
+    pub(super) fn take(&mut self, most: usize, now: MonotonicMillis) -> Vec<Question> {
         self.forget_taken();
         let taken: Vec<_> = core::iter::from_fn(|| self.kept.pop_first()).take(most).collect();
         let mut questions = Vec::with_capacity(taken.len());
@@ -135,24 +135,24 @@ impl UnsentHits {
     }
 
     /// Drops the hits that were taken last, since the store has charged them.
-    pub fn forget_taken(&mut self) {
+    pub(super) fn forget_taken(&mut self) {
         self.taken.clear();
     }
 
     /// Puts back the hits that were taken last, since the store has charged none of them.
-    pub fn put_back(&mut self) {
+    pub(super) fn put_back(&mut self) {
         self.kept.extend(self.taken.drain(..));
     }
 
     /// Drops all hits.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         while let Some((_, Unsent { counter, sum, .. })) = self.kept.pop_first() {
             self.drop_hits(&counter.shard.namespace, sum);
         }
     }
 
     /// Takes the lost hits by namespace.
-    pub fn take_dropped(&mut self) -> Vec<(Arc<str>, Hits)> {
+    pub(super) fn take_dropped(&mut self) -> Vec<(Arc<str>, Hits)> {
         core::mem::take(&mut self.dropped)
     }
 
