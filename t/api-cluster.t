@@ -52,7 +52,7 @@ sub api_tests {
         for (1 .. 20) {
             $a->hit(hit => 'many');
             api($a, POST => 'api/sync/');
-            is($store->total(api => 'many'), $_, 'what was counted before is there') if $_ % 10 == 0;
+            is($store->total(api => 'many'), $_, 'hits counted before are there') if $_ % 10 == 0;
         }
         stop();
     };

@@ -81,7 +81,7 @@ sub decision_tests {
             my @answers  = map { post($_ % 2 ? $a : $b, $key, $limits{$kind}) } 1 .. 7;
             my @admitted = map { $_->[1]{admitted} ? 1 : 0 } @answers;
             is("@admitted", '1 1 1 1 1 0 0', "$kind: in turn") or diag(fields($answers[0]));
-            is(fields($answers[1], qw(rate remaining)), '2 3', 'what is counted, and what remains');
+            is(fields($answers[1], qw(rate remaining)), '2 3', 'the counted and the remaining hits');
             is(fields($answers[6], qw(rate remaining)), '5 0', 'of what is refused nothing is');
 
             my $many = new_key();

@@ -31,7 +31,7 @@ my %conf   = (
     server  => 'location /c { c_api_test; }',
 );
 
-subtest 'what is counted in C is counted' => sub {
+subtest 'hits that C counts are counted' => sub {
     start(%conf);
     is(c('version'), '1 size=1 has=1', 'the version');
     my $h = handle('find', n => 'default');
@@ -223,13 +223,13 @@ subtest 'before workers start, and after a reload' => sub {
     like(c('increment', h => $h, k => 'a', w => $year), qr/^-8 rate=-77 the handle is of another configuration/,
         'a handle of before');
     $h = handle('find', n => 'default');
-    is(c('sliding_window', h => $h, k => 'k', w => $year), '0 rate=4', 'what was counted stays');
+    is(c('sliding_window', h => $h, k => 'k', w => $year), '0 rate=4', 'counted hits stay');
     stop();
     start(%conf, single => 1);
     $h = handle('find', n => 'default');
     is(c('increment', h => $h, k => 'a', w => $year), '0 rate=1', 'a process that is master and worker');
     $h = handle('find', n => 'of-c');
-    is(c('increment', h => $h, k => 'a', w => $year), '0 rate=1', 'what was defined while it was read');
+    is(c('increment', h => $h, k => 'a', w => $year), '0 rate=1', 'a namespace that was defined during the read');
     stop();
     start(%conf, rule => 'limit=5/366d', http => 'ratelimit_zone zone=other:1m; ratelimit_namespace default { zone counters; }');
     is(c('new_namespace', n => 'x'), '-2 namespace "x" names no zone, and there are 2: expected "dict"', 'two zones');

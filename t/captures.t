@@ -134,7 +134,7 @@ subtest 'statuses that mean something else to nginx' => sub {
 subtest 'a dry run rejects none' => sub {
     start(limit => 'limit=1/366d window=fixed; ratelimit_dry_run on');
     is(ask('/beside')->{body}, '200 200 200', 'answered') for 1, 2;
-    like(ask('/own')->{head}, qr/\r\nStatus: REJECTED_DRY_RUN\r\n/, 'what would be is told');
+    like(ask('/own')->{head}, qr/\r\nStatus: REJECTED_DRY_RUN\r\n/, 'the header has the status of the dry run');
     like(requests(), qr/"passed":1,"rejected":0,"rejected_dry_run":2,/, 'counted once');
     stop();
 };
@@ -167,7 +167,7 @@ subtest 'a store decides once, and all wait for it' => sub {
     $node->wait_for('the store', sub { ask('/other')->{head} =~ /\r\nStatus: PASSED/ });
     is(ask("/$_")->{body}, '200 200 200', "$_: admitted") for sort keys %captures;
     is($redis->total(api => 'k'), 4, 'counted once');
-    is(ask('/seen')->{body}, 12, 'what is limited was reached as often');
+    is(ask('/seen')->{body}, 12, 'the limited location was reached as often');
     $redis->pause;
     my @held = map { request('/beside') } 1, 2;
     ok(!IO::Select->new(@held)->can_read(0.1), 'they wait while it is paused');

@@ -25,7 +25,7 @@ $store = Cassandra->new(port => $port + 4);
 convergence_tests();
 recovery_tests();
 
-subtest 'what is near its limit is pushed, and looked at, though nobody tells of it' => sub {
+subtest 'a counter near its limit is pushed, and polled, although there is no channel' => sub {
     start_acquainted(limit => 100, sync_rate => '10m');
     # A node pushes when its hits are a quarter of what remains. After two pushes, b knows the rate of growth, although
     # the hits of the second one are counted while the first one waits for its answer.

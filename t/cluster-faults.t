@@ -206,7 +206,7 @@ for my $sync_rate ('0.1', 0) {
         $store->start;
         $a->wait_for('a [notice]', sub { $a->hit(hit => 'other'); $a->logged($back) });
         eventually(sub { $store->total(api => 'other') > 0 }, 1, 'A pushes');
-        cmp_ok($store->total(api => 'client'), '>=', 5, 'what B counted is there');
+        cmp_ok($store->total(api => 'client'), '>=', 5, 'the hits of B are there');
         is($store->cli(HGET => 'rl:{api:0}', 'epoch'), $epoch, 'the epoch is the same');
         eventually(sub { $a->hit(limited => 'client') }, 429, 'the client is rejected');
         stop($lost);

@@ -39,7 +39,7 @@ subtest 'a limit is met by two nodes that sync once in a minute' => sub {
     stop();
 };
 
-subtest 'what is far from its limit waits' => sub {
+subtest 'a counter far from its limit waits' => sub {
     start_acquainted(limit => 1_000_000);
     $a->hit(hit => 'far') for 1 .. 20;
     $a->hit(near => 'near');

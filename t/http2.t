@@ -45,7 +45,7 @@ for my $name (sort keys %scheme) {
         my ($answer) = $ask->('/t?k=a');
         is($answer->{':status'}, 200, 'admitted');
         is($answer->{'ratelimit-policy'}, '"default-366d";q=3;w=31622400', 'policy');
-        like($answer->{ratelimit}, qr/^"default-366d";r=2;t=\d+$/, 'what remains');
+        like($answer->{ratelimit}, qr/^"default-366d";r=2;t=\d+$/, 'the remaining hits');
         is($answer->{'retry-after'}, undef, 'no Retry-After');
         stop();
     };

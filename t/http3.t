@@ -34,12 +34,12 @@ subtest 'an admitted request has the headers, in lower case' => sub {
     my ($answer) = exchange('/t?k=a');
     is($answer->{':status'}, 200, 'admitted');
     is($answer->{'ratelimit-policy'}, '"default-366d";q=3;w=31622400', 'policy');
-    like($answer->{ratelimit}, qr/^"default-366d";r=2;t=\d+$/, 'what remains');
+    like($answer->{ratelimit}, qr/^"default-366d";r=2;t=\d+$/, 'the remaining hits');
     is($answer->{'retry-after'}, undef, 'no Retry-After');
     stop();
 };
 
-subtest 'what is above the limit is rejected' => sub {
+subtest 'a request above the limit is rejected' => sub {
     start(@http3, rule => 'limit=2/366d');
     my @answers = map { exchange('/t?k=a') } 1 .. 4;
     is(summary(@answers), '200 r=1, 200 r=0, 429 r=0, 429 r=0', 'on connections of their own');

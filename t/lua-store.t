@@ -101,7 +101,7 @@ sub defined_in_lua {
         eventually(sub { total('mine') }, $before + 2, 'and one after a reload');
         lua($a, count('mine')) for 1 .. 5;
         $a->stop(qr/"mine" is defined in another instance, too/);
-        is(total('mine'), $before + 7, 'what is left is pushed at the end');
+        is(total('mine'), $before + 7, 'the remaining hits are pushed at the end');
     };
     subtest "$label: the store decides in a namespace that Lua defines" => sub {
         my $init = "rl.new { namespace = 'asked', sync_rate = 0, window_sizes = { @{[YEAR]} }, store = 'main' }";
@@ -173,7 +173,7 @@ sub defined_in_workers {
         eventually(sub { total('late') }, 8, 'and all of it is pushed');
         lua($a, count('late')) for 1 .. 5;
         stop($killed);
-        is(total('late'), 13, 'what is left is pushed at the end');
+        is(total('late'), 13, 'the remaining hits are pushed at the end');
     };
     subtest "$label: workers define a namespace as they start, and so does a process that is its own master" => sub {
         # With a long sync period, hits near a limit are pushed at once and reach the other node.
@@ -191,13 +191,13 @@ sub defined_in_workers {
             my $rate = "return rl.sliding_window('$key', @{[YEAR]}, nil, 'early')";
             return eval { $b->wait_for('the rate', sub { lua($b, $rate) eq 'true 2' }); 1 } ? 'heard' : 'not heard';
         };
-        is($told->(), 'heard', 'what is near its limit is heard of at once');
+        is($told->(), 'heard', 'a counter near its limit is heard of at once');
         $b->reload;
         is($told->(), 'heard', 'and after a reload');
         my $before = total('early');
         lua($a, count('early')) for 1 .. 3;
         stop();
-        is(total('early'), $before + 3, 'what is left is pushed at the end');
+        is(total('early'), $before + 3, 'the remaining hits are pushed at the end');
     };
     subtest "$label: the store decides in a namespace that workers define" => sub {
         my $define = "rl.new { namespace = 'decided', sync_rate = 0, $sizes, store = 'main' }";
@@ -231,7 +231,7 @@ sub defined_in_workers {
     };
 }
 
-subtest 'what a namespace with a store cannot be' => sub {
+subtest 'definitions with a store that are errors' => sub {
     $a->start(lua_conf(init => <<'    END'));
         t.wrong = {}
         function t.try(options)

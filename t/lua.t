@@ -57,7 +57,7 @@ my $node = Node->new(a => ($ENV{TEST_NGINX_PORT} || 1984) + 2);
 my $year = 366 * 24 * 3600;
 my %conf = (LuaNode::conf(), rules => {rule => 'limit=1000/366d'}, workers => 1);
 
-subtest 'what is counted in Lua is counted' => sub {
+subtest 'hits that Lua counts are counted' => sub {
     start(%conf);
     is($node->rate(rule => 'a'), 1, 'a request');
     is(lua("return rl.increment('a', $year, 2.5)"), 'true 3.5', 'hits by Lua');
@@ -186,7 +186,7 @@ subtest 'a limiter has the shape of resty.limit' => sub {
     is(lua('return t.slow:incoming("r", true, 2)'), 'true nil rejected', 'no more');
     is(lua('return t.slow:uncommit("r")'), 'true true', 'one is given back');
     like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000|999\.\d+) (?:1|0\.99\d)$/, 'and used');
-    is(lua('return t.slow:incoming("s", true, 0.5)'), 'true 0 0', 'what is not a whole hit has no excess');
+    is(lua('return t.slow:incoming("s", true, 0.5)'), 'true 0 0', 'a part of a hit has no excess');
     # Repeats the arithmetic of resty.limit.req, with random pauses.
     is(lua(<<"    END"), 'true fine', 'delays and excesses are those of resty.limit.req');
         local rate, burst, wrong = 40, 5
@@ -264,7 +264,7 @@ subtest 'the examples of docs/lua.md' => sub {
     $node->stop(qr/rejected by/);
 };
 
-subtest 'what is wrong is thrown, and names the argument' => sub {
+subtest 'a wrong argument throws an error that names it' => sub {
     start(%conf);
     for (['increment(5, 60, 1)', 'key'], ['increment(nil, 60, 1)', 'key'], ['increment({}, 60, 1)', 'key'],
         ['increment("", 60, 1)', 'key'],

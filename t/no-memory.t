@@ -69,10 +69,10 @@ while (my $name = shift @cases) {
             push @others, $got if $got ne $usual && $got !~ /^(?:500\b|none)/;
         }
         $memory->order(0);
-        is($got[0], 500, 'without the first thing that is asked for, it fails');
-        cmp_ok(scalar @got, '>', 3, "what is asked for, without which it ends so: @got");
-        is_deeply(\@others, [], 'the answer is 500, or none, or the usual one, whole');
-        is(answer($path, $headers), $usual, 'with memory, it is as before');
+        is($got[0], 500, 'without the first allocation, the request fails');
+        cmp_ok(scalar @got, '>', 3, "several allocations can fail, with these results: @got");
+        is_deeply(\@others, [], 'each answer is 500, or none, or the whole usual one');
+        is(answer($path, $headers), $usual, 'with memory, the answer is the usual one');
         is(($node->workers)[0], $worker, 'the worker lives');
     };
 }

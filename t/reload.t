@@ -83,7 +83,7 @@ subtest 'a zone of 1m has room for 64 namespaces, whatever they are synced with,
         configure(http => synced('cluster on;', 'stays', @names));
         kill HUP => $nginx->{master};
         wait_for('new workers', sub { 2 == grep { !$is_old{$_} } workers() });
-        is(hit('k'), '200 r=' . (99 - $n), 'what stays goes on after a reload that renames all others');
+        is(hit('k'), '200 r=' . (99 - $n), 'a counter that stays continues after a reload that renames all others');
     }
 
     my $said = checked(http => synced('cluster on;', 'stays', @names, 'surplus'));

@@ -96,7 +96,7 @@ subtest 'a graceful stop gives back' => sub {
     # A reserve that is requested while the worker stops stays charged. Responses come in the order of the requests.
     $a->hit(hit => 'other');
     stop();
-    is($store->total(api => 'k'), 20, 'what was admitted is counted');
+    is($store->total(api => 'k'), 20, 'admitted hits are counted');
 };
 
 subtest 'workers that are killed admit nothing twice' => sub {

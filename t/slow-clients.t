@@ -34,7 +34,7 @@ subtest 'HTTP/2: a socket that is full' => sub {
     # The first stream fills the socket before the others are processed.
     my @streams = map { ask($client, $_) } '/large', @paths, '/call';
     my $got     = answers($client, 0, @streams);
-    is(length $got->{shift @streams}{body}, $size, 'what filled it');
+    is(length $got->{shift @streams}{body}, $size, 'the responses that filled it');
     compare($got, @streams);
     is($got->{$streams[-1]}{ended}, 1, 'a rejected call is answered');
 };

@@ -84,7 +84,7 @@ subtest 'includes that wait longer than the page takes' => sub {
     write_file('page.html', page($large, include('/proxied'), $large, map { include($_) } ('/proxied', '/file/small') x 2));
     $redis->pause;
     my @clients = map { client('/page.html') } 1 .. 4;
-    is(length(read_some($_, 200_000)), 200_000, 'what precedes is sent') for @clients;
+    is(length(read_some($_, 200_000)), 200_000, 'the preceding part is sent') for @clients;
     $redis->go_on;
     for my $client (@clients) {
         my $rest = answer($client);

@@ -100,7 +100,7 @@ subtest 'the worker that asks for all is killed: another one asks' => sub {
     stop(qr/$lost|$killed/);
 };
 
-subtest 'what is asked last, by all workers, is counted' => sub {
+subtest 'the last questions of all workers are counted' => sub {
     $store->be_empty;
     my $upstream = IO::Socket::INET->new(Listen => 64, LocalAddr => '127.0.0.1') or die "cannot listen: $!\n";
     my %conf     = synchronous();
@@ -180,7 +180,7 @@ subtest 'long keys, many limits, and other clients' => sub {
     is_deeply(\%got, {PASSED => 120}, 'the store decided about all others');
     cmp_ok($bytes / $sent, '<', 2000, "for $sent requests with long keys it was sent $bytes bytes");
 
-    is($a->plain('/too-many'), 200, 'what cannot be asked is decided here');
+    is($a->plain('/too-many'), 200, 'a question that cannot be asked is decided here');
     is($a->status(hit => 'k'), 'PASSED', 'and nothing else');
     like(join('', $a->log_lines), qr/too many limits to ask a store about: 1000 counters/, 'the log says so');
     stop(qr/too many limits to ask/);
@@ -259,7 +259,7 @@ subtest 'a worker that is stopped while it asks for all is replaced, and goes on
     stop($replaces);
 };
 
-subtest 'who is over a limit is refused without asking' => sub {
+subtest 'a client above a limit is rejected without a question' => sub {
     $store->be_empty;
     $a->start(synchronous(limit => 5));
     is($a->hit(hit => 'k'), 200, 'admitted') for 1 .. 5;

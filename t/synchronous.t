@@ -32,7 +32,7 @@ subtest 'keys and counts that somebody else overwrites' => sub {
     my $base     = "$shard:" . $store->epoch('api');
     my ($counts) = @{$store->cli(KEYS => "$base:*:*")};
     $store->cli(HSET => $counts, 'k', 'many');
-    is($a->rate(hit => 'k'), 1, 'what is no count is none');
+    is($a->rate(hit => 'k'), 1, 'a value that is no count is zero');
     is($a->rate(hit => 'k'), 2, 'and put right');
     my $errors = 0;
     for my $what ($counts, "$base:s", $shard) {

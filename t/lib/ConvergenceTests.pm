@@ -259,7 +259,7 @@ sub convergence_tests {
         stop($off);
     };
 
-    subtest 'what an operator sees of the syncs' => sub {
+    subtest 'the metrics and the log of syncs' => sub {
         $store->be_empty;
         $a->start(conf());
         $a->hit(hit => "k$_") for 1 .. 20;

@@ -226,7 +226,7 @@ sub recovery_tests {
                     $counted += $sum->{200} + 3;
                 }
                 for my $node (@nodes) {
-                    is($store->total(api => "of-$node->{name}"), 0, "what $node->{name} counted, is not yet there");
+                    is($store->total(api => "of-$node->{name}"), 0, "the hits of $node->{name} are not there yet");
                     push @took, $node->stop($signal eq 'TERM' ? $killed : undef, $signal);
                 }
                 return (sum0(values %{$store->totals('api')}), $counted, @took);

@@ -61,7 +61,7 @@ sub synchronous_tests {
         };
     }
 
-    subtest 'what one node counts, the other knows with its next request' => sub {
+    subtest 'a node knows the hits of the other one with its next request' => sub {
         $store->be_empty;
         $_->start(decided()) for @nodes;
         for my $count (1 .. 10) {

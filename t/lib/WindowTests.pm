@@ -121,7 +121,7 @@ sub window_tests {
             is($a->hit($algorithm => 'h'), 200, 'a hit');
             is($a->last('RateLimit-Policy'), qq("$name";q=3;w=$window), 'the policy');
             my $reset = {moving => 31622401, elastic => 31622400, rate => 31622400}->{$algorithm};
-            is($a->last('RateLimit'), qq("$name";r=2;t=$reset), 'what remains');
+            is($a->last('RateLimit'), qq("$name";r=2;t=$reset), 'the remaining hits');
             is($a->last('Retry-After'), undef, 'no time to wait');
             is($a->last('Variables'), "api $name 3 $window 1 2", 'variables');
             is($b->hit("$algorithm-told" => 'h'), 200, 'a hit that is told of in other headers');
