@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_gone_leave_nothing_behind_one_that_stays() {
+    fn removed_waiters_leave_nothing_behind_one_that_stays() {
         let mut waiters = Waiters::of(Asker::Request);
         let first = waiters.next_id();
         waiters.add(0);

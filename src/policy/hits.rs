@@ -217,7 +217,7 @@ pub(crate) fn hits(whole: i64) -> Hits {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_is_nearly_a_decimal_is_told_what_it_may_mean() {
+    fn an_error_about_a_wrong_decimal_suggests_a_right_one() {
         for (text, meant) in [
             ("1,000", Some("1000")),
             ("1,000,000", Some("1000000")),

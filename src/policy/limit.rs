@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_remains_is_never_negative() {
+    fn the_remaining_hits_are_never_negative() {
         let limit = limit("5/10s", Algorithm::Sliding);
         assert_eq!(verdict(&limit, 1_500, 0, true).remaining().thousandths(), 3_500);
         assert_eq!(verdict(&limit, 7_000, 0, false).remaining(), Hits::ZERO);

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_build_lacks_is_not_unknown() {
+    fn a_directive_of_another_build_is_not_called_unknown() {
         let error = Directive::new(b"replication", &[]).unknown(&["tls"], &["replication"]);
         assert_eq!(
             error.to_string(),

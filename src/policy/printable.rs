@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_printable_is_escaped() {
+    fn unprintable_characters_are_escaped() {
         for (text, shown) in [
             (&b""[..], ""),
             (b" az~\"\\", " az~\"\\"),

@@ -65,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn where_few_ask_nobody_waits() {
+    fn at_a_low_rate_no_question_waits() {
         for delay in [BatchingDelay::default(), after(0), after(1), after(1999)] {
             assert_eq!(delay.awaits(1), None, "{delay:?}");
         }
     }
 
     #[test]
-    fn where_many_ask_few_questions_wait_for_more() {
+    fn at_a_high_rate_few_questions_wait_for_more() {
         // Eight in 0.4 ms.
         let delay = after(2000);
         assert_eq!([0, 1, 7, 8].map(|it| delay.awaits(it)), [None, Some(12), Some(12), None]);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_a_while_ago_does_not_matter() {
+    fn an_old_rate_does_not_matter() {
         let mut delay = after(10_000);
         delay.note(3);
         // The time is too short to compute a rate.

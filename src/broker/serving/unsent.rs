@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_longer_counts_is_not_charged() {
+    fn hits_that_no_longer_count_are_not_charged() {
         for kind in [StoredKind::Log, ELASTIC, BUCKET] {
             assert_eq!(charged(kind, &[(0, 2), (0, 3)], 0), 5000, "{kind:?}");
             let left = charged(kind, &[(0, 5), (10, -2)], 10);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_or_does_not_count_any_more_is_dropped_and_told() {
+    fn hits_without_room_and_those_that_no_longer_count_are_reported_as_dropped() {
         let (mut unsent, now) = (UnsentHits::default(), MonotonicMillis(T));
         let key = |number: usize| number.to_be_bytes();
         for number in 0..UnsentHits::MOST {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_store_did_not_charge_stays_as_old_as_it_is() {
+    fn hits_that_a_store_did_not_charge_keep_their_age() {
         for kind in [StoredKind::Log, ELASTIC] {
             let mut unsent = UnsentHits::default();
             unsent.add(&charge(b"k", kind, 3), MonotonicMillis(T));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_charged_before_the_loss_is_still_to_be_given_back() {
+    fn a_refund_of_hits_charged_before_the_loss_remains() {
         for kind in [StoredKind::Log, ELASTIC, BUCKET] {
             let (mut unsent, now) = (UnsentHits::default(), MonotonicMillis(T));
             let unknown = charge(b"k", kind, -2);

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_not_read() {
+    fn incomplete_messages_are_not_read() {
         let (words, mut reader) = (words_of(&asks()), Reader::default());
         for message in messages(&words) {
             let end = message.len();

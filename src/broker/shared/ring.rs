@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_once_and_in_order() {
+    fn messages_are_read_once_and_in_order() {
         let memory = memory(5);
         let ring = Ring::over(&memory).unwrap();
         assert!(read(&ring).is_empty());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_not_written_at_all() {
+    fn a_message_without_room_is_not_written_at_all() {
         let memory = memory(5);
         let ring = Ring::over(&memory).unwrap();
         assert!(ring.write(&[1, 2, 3]));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_replaced_reads_nothing() {
+    fn a_replaced_reader_reads_nothing() {
         let memory = memory(5);
         let ring = Ring::over(&memory).unwrap();
         let [one, two] = [1, 2].map(Term::of);

@@ -10,7 +10,7 @@ use crate::table::tests::loom::{explore, leak};
 const TERM: Term = Term::of(0);
 
 #[test]
-fn what_is_read_of_a_ring_is_what_was_written() {
+fn a_ring_is_read_as_it_was_written() {
     explore(3, || {
         let ring = Ring::over(leak(Ring::size(2))).unwrap();
         let writer = thread::spawn(move || {
@@ -31,7 +31,7 @@ fn what_is_read_of_a_ring_is_what_was_written() {
 }
 
 #[test]
-fn who_sleeps_is_woken_when_so_much_was_written_as_it_waits_for() {
+fn a_sleeping_reader_is_woken_when_enough_was_written() {
     // Both messages at once, or one after the other.
     for steps in [&[2][..], &[1, 2]] {
         explore(3, move || {

@@ -167,7 +167,7 @@ fn no_wakeup_is_lost() {
 }
 
 #[test]
-fn what_has_no_room_in_a_ring_is_asked_when_it_has() {
+fn a_question_without_room_in_a_ring_is_asked_later() {
     let (queues, store) = (queues(), Store::default());
     with_longer_timeout(&queues, async |worker| {
         // No reader has started.
@@ -183,7 +183,7 @@ fn what_has_no_room_in_a_ring_is_asked_when_it_has() {
 }
 
 #[test]
-fn what_was_counted_without_the_store_is_charged_when_it_is_back() {
+fn hits_counted_while_the_store_is_down_are_charged_later() {
     let (queues, store) = (queues(), Store::default());
     store.set(Mood::Refuses);
     let thread = BrokerThread::start(&queues, &store);
@@ -262,7 +262,7 @@ fn a_store_that_answers_and_refuses_to_charge_stays_lost() {
 }
 
 #[test]
-fn what_is_charged_while_the_store_refuses_is_charged_once() {
+fn charges_that_the_store_refuses_are_charged_once_later() {
     let (queues, store) = (queues(), Store::default());
     let thread = BrokerThread::start(&queues, &store);
     with_longer_timeout(&queues, async |worker| {
@@ -289,7 +289,7 @@ fn what_is_charged_while_the_store_refuses_is_charged_once() {
 }
 
 #[test]
-fn who_ends_has_answered_what_was_asked() {
+fn a_broker_that_ends_has_answered_all_questions() {
     let (queues, store) = (queues(), Store::default());
     let thread = BrokerThread::start(&queues, &store);
     with_longer_timeout(&queues, async |worker| {
@@ -309,7 +309,7 @@ fn who_ends_has_answered_what_was_asked() {
 }
 
 #[test]
-fn what_races_is_asked_again_until_it_is_decided_or_its_time_is_nearly_over() {
+fn a_racing_question_is_asked_again_until_it_is_decided_or_nearly_late() {
     let (queues, store) = (queues(), Store::default());
     let thread = BrokerThread::start(&queues, &store);
     store.0.races.store(3, SeqCst);

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_warned_of() {
+    fn directives_without_effect_cause_warnings() {
         let unused = "store \"main\" is not used without a sync_rate: add \"sync_rate time;\", or \
                       \"sync_rate 0;\", or \"sync_rate off;\" if that is meant";
         let month = "in \"1M\", M is a month of 30 days: a minute is m, as in 1m";

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_limit_req_says_is_told_what_to_say_here() {
+    fn an_error_about_a_word_of_limit_req_suggests_ours() {
         for (word, message) in [
             (
                 "nodelay",

@@ -17,7 +17,7 @@ fn settings(level: &TestLevel) -> Vec<(&str, Settings)> {
 }
 
 #[test]
-fn what_no_level_says_is_the_default() {
+fn the_default_applies_where_no_level_has_a_value() {
     let (_, http) = resolved("server { location / { } }");
     let default = Settings {
         count_rejected: false,

@@ -351,7 +351,7 @@ fn windows_are_listed_or_any() {
 }
 
 #[test]
-fn what_is_done_without_an_answer_is_one_of_three() {
+fn on_error_is_one_of_three_words() {
     check_in_namespace(&[
         (
             "on_error: none",

@@ -73,7 +73,7 @@ fn deciders_are_numbered_by_store_namespace_and_shard() {
 }
 
 #[test]
-fn what_becomes_of_requests_without_a_store_is_said_once_each() {
+fn each_way_to_decide_without_a_store_is_described_once() {
     let (configuration, _) = resolved(TEXT);
     assert_eq!(
         configuration.without(0),

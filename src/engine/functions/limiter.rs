@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_admitted_and_committed_is_counted() {
+    fn admitted_hits_count_if_they_are_committed() {
         let shared = SharedTable::new(1 << 20);
         let namespace = Namespace::new("foo", &shared.table).unwrap();
         let clock = TestClock::at(28_000_000 * MINUTE);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_limit_always_counts() {
+    fn a_limiter_without_a_limit_always_counts() {
         let shared = SharedTable::new(1 << 20);
         let namespace = Namespace::new("foo", &shared.table).unwrap();
         let clock = TestClock::at(28_000_000 * MINUTE);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_long_key_costs_is_bounded() {
+    fn the_cost_of_a_long_key_is_bounded() {
         const CLIENTS: usize = 10_000;
         let lost_to = |key: &dyn Fn(usize) -> Vec<u8>| {
             let shared = SharedTable::new(4 << 20);

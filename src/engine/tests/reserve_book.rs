@@ -247,7 +247,7 @@ fn one_worker_asks_for_the_next_part() {
 }
 
 #[test]
-fn what_was_asked_is_not_asked_again_before_it_is_lost() {
+fn a_part_is_not_asked_for_again_before_the_answer_is_lost() {
     with_worker(|mut worker, _, _| {
         let lost = worker.ask_along().expect("a question");
         worker.wait(1999);
@@ -285,7 +285,7 @@ fn a_store_that_failed_is_asked_by_the_next_request() {
 }
 
 #[test]
-fn what_nobody_spends_is_given_back() {
+fn unspent_hits_are_given_back() {
     with_worker(|mut worker, _, _| {
         granted(&mut worker);
         worker.spend(3);
@@ -302,7 +302,7 @@ fn what_nobody_spends_is_given_back() {
 }
 
 #[test]
-fn what_is_left_of_a_window_that_has_ended_is_given_back() {
+fn the_reserve_of_an_ended_window_is_given_back() {
     with_worker(|mut worker, _, _| {
         worker.wait(MINUTE - 100);
         worker.note();

@@ -309,7 +309,7 @@ fn answers_are_told_with_what_is_decided_here() {
 }
 
 #[test]
-fn who_is_over_a_limit_is_known_for_a_second() {
+fn a_key_above_its_limit_is_remembered_for_a_second() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let at = Duration::from_millis;
@@ -354,7 +354,7 @@ fn who_is_over_a_limit_is_known_for_a_second() {
 }
 
 #[test]
-fn what_is_in_a_full_bucket_is_known_for_a_second() {
+fn a_full_bucket_is_remembered_for_a_second() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let at = Duration::from_millis;
@@ -437,7 +437,7 @@ fn a_log_is_known_to_have_no_room_for_as_much_until_the_store_said_it_has() {
 }
 
 #[test]
-fn what_was_admitted_is_not_remembered() {
+fn an_admission_is_not_remembered() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let minute = fixture.limit(60, Algorithm::Fixed);
@@ -558,7 +558,7 @@ fn hits_that_a_store_admits_to_a_moving_window_are_counted_here_too() {
 }
 
 #[test]
-fn what_a_store_says_of_a_bucket_is_noted_at_its_rate() {
+fn a_bucket_of_the_store_is_recorded_at_its_rate() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let mut rate = fixture.limit(1, Algorithm::Bucket);

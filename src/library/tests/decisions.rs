@@ -109,7 +109,7 @@ fn admitted(store: &Datastore, options: &LimiterOptions, key: &str) -> u32 {
 }
 
 #[test]
-fn as_many_hits_are_admitted_as_a_limit_says() {
+fn exactly_the_hits_of_a_limit_are_admitted() {
     for server in [Server::redis(), Server::postgres()] {
         let store = server.store();
         for window_type in WINDOW_TYPES {
@@ -249,7 +249,7 @@ fn a_store_that_is_silent_is_not_waited_for() {
 }
 
 #[test]
-fn what_was_admitted_without_the_store_is_pushed_when_it_is_back() {
+fn windows_counted_while_the_store_is_down_are_pushed_later() {
     for mut server in [Server::redis(), Server::postgres()] {
         let store = server.store();
         server.stop();
@@ -273,7 +273,7 @@ fn what_was_admitted_without_the_store_is_pushed_when_it_is_back() {
 }
 
 #[test]
-fn so_is_what_no_sync_pushes() {
+fn levels_and_logs_counted_while_the_store_is_down_are_charged_later() {
     for mut server in [Server::redis(), Server::postgres()] {
         let store = server.store();
         server.stop();

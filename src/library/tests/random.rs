@@ -73,7 +73,7 @@ fn limiter(any: &mut Anything, it: &Instance) -> Option<RateLimiter> {
 }
 
 #[test]
-fn what_counts_and_reads_takes_anything() {
+fn functions_that_count_and_read_accept_random_arguments() {
     let mut any = Anything::new();
     let all = [OnError::Local, OnError::Allow, OnError::Deny].map(undecided);
     for it in [local()].iter().chain(&all) {
@@ -127,7 +127,7 @@ fn options(any: &mut Anything, memory: &Memory, store: &Datastore) -> NewOptions
 }
 
 #[test]
-fn what_defines_and_syncs_takes_anything() {
+fn functions_that_define_and_sync_accept_random_arguments() {
     let mut any = Anything::new();
     let store = no_store();
     let mut defined = 0;
@@ -166,7 +166,7 @@ fn what_defines_and_syncs_takes_anything() {
 }
 
 #[test]
-fn memories_and_stores_take_anything() {
+fn memories_and_stores_accept_random_arguments() {
     let mut any = Anything::new();
     // Less than a table needs, or more than a process can allocate.
     for bytes in [0, 1, 4096, 1 << 46, 1 << 62, isize::MAX as usize, usize::MAX] {

@@ -101,7 +101,7 @@ fn futures_are_run_by_any_executor() {
 }
 
 #[test]
-fn those_who_share_a_memory_sync_it_together() {
+fn users_of_one_memory_sync_it_together() {
     let server = Server::start(&[]);
     let (store, shared) = (redis(&server), memory());
     let sharing = [(); 2].map(|()| node(&store, &shared, RARELY));
@@ -117,7 +117,7 @@ fn those_who_share_a_memory_sync_it_together() {
 }
 
 #[test]
-fn what_is_left_is_pushed_when_an_instance_is_given_up() {
+fn a_dropped_instance_pushes_the_remaining_hits() {
     let server = Server::start(&[]);
     let store = redis(&server);
     let left = node(&store, &memory(), RARELY);

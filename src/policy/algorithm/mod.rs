@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_more_than_the_limit_is_never_admitted() {
+    fn a_cost_above_the_limit_is_never_admitted() {
         let minute = size("60s");
         for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.retry_after(minute, &counts(0, 0, 0), hits(5), hits(6)), None);

@@ -158,7 +158,7 @@ fn a_limit_that_never_admits_has_no_reset() {
 }
 
 #[test]
-fn what_was_there_is_replaced_and_what_makes_no_sense_is_removed() {
+fn earlier_headers_are_replaced_and_meaningless_ones_removed() {
     let response = Lines::default();
     for number in [7, 8] {
         response.put_number("RateLimit-Reset", number).unwrap();

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_after_a_part_may_be_applied_in_part() {
+    fn a_batch_refused_in_the_middle_may_be_applied_in_part() {
         let overloaded = RequestAttemptError::DbError(DbError::Overloaded, "busy".into());
         let fault = CqlFault::from(ExecutionError::LastAttemptError(overloaded));
         let failure = fault.failure(&credentials());

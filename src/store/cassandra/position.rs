@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_read_again() {
+    fn a_position_is_read_as_it_was_kept() {
         for nodes in [vec![], vec![progress(2, 3), progress(1, 9)]] {
             let vector = Vector::new(nodes.clone());
             let bytes = vector.to_bytes(EPOCH);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_have_seen_the_same_are_at_one_position() {
+    fn nodes_that_have_read_the_same_are_at_one_position() {
         let name = |nodes, epoch| name_of(&Vector::new(nodes).to_bytes(epoch));
         let here = name(vec![progress(2, 3), progress(1, 9)], EPOCH);
         assert_eq!(here, name(vec![progress(1, 9), progress(2, 3)], EPOCH));

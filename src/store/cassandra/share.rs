@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_too_long_is_halved_until_it_does_not() {
+    fn a_read_that_takes_too_long_is_halved_until_it_does_not() {
         let mut share = ReadShare::default();
         let read = |share: &mut ReadShare| {
             share.begin();

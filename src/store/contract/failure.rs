@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_batch_may_have_applied_it() {
+    fn a_failure_after_a_batch_was_sent_may_have_applied_it() {
         let cause = || "cause".into();
         for failure in [
             Failure::Unreachable(cause()),

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_charged_is_newer_than_what_the_store_has() {
+    fn charged_hits_are_newer_than_stored_ones() {
         let mut log = StoredLog::new(hits(3), UnixMillis(49_500));
         for (charge, kept, added) in
             [(2, 3, 2), (-1, 3, 1), (-2, 2, 0), (4, 2, 4), (-9, 0, 0), (1, 0, 1)]

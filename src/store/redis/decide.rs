@@ -437,7 +437,7 @@ mod tests {
     use crate::testing::conformance::question;
 
     #[test]
-    fn what_questions_have_in_common_is_sent_once() {
+    fn common_parts_of_questions_are_sent_once() {
         let mut questions: Vec<_> =
             ["a", "b", "a"].map(|key| question(key, Algorithm::Sliding, 5)).into();
         let asked = DecideArguments::new(&questions).unwrap();

@@ -138,7 +138,7 @@ fn a_wrong_block_is_told_what_would_be_right() {
 }
 
 #[test]
-fn what_is_found_at_the_end_is_said_of_its_directive() {
+fn an_error_found_at_the_end_names_its_directive() {
     for (block, name, index, message) in [
         ("strategy redis", "tls_verify on", 0, "TLS"),
         ("strategy redis; tls off", "tls_verify off", 0, "TLS"),
@@ -163,7 +163,7 @@ fn what_is_found_at_the_end_is_said_of_its_directive() {
 }
 
 #[test]
-fn what_there_is_depends_on_the_build() {
+fn known_words_depend_on_the_build() {
     let has_cassandra = cfg!(feature = "cassandra");
     let [no_strategy, owners, more] = match has_cassandra {
         true => [

@@ -239,7 +239,7 @@ fn other_times_and_parts_of_hits_leak_exactly() {
 }
 
 #[test]
-fn what_is_rejected_changes_nothing() {
+fn rejected_hits_change_nothing() {
     let fixture = Fixture::new(1000, limit(60_000, 0, None));
     assert!(fixture.request(b"a", T).admitted);
     // No part of the leak between two requests is lost, however small.
@@ -248,7 +248,7 @@ fn what_is_rejected_changes_nothing() {
 }
 
 #[test]
-fn what_is_refunded_changes_nothing_either() {
+fn refunded_hits_change_nothing() {
     let fixture = Fixture::new(1000, limit(60_000, 1000, None));
     assert!(fixture.request(b"a", T).admitted);
     for at in T..T + 62_500 {
@@ -261,7 +261,7 @@ fn what_is_refunded_changes_nothing_either() {
 }
 
 #[test]
-fn what_is_refunded_leaves_what_others_added() {
+fn a_refund_leaves_the_hits_of_others() {
     let fixture = Fixture::new(1000, limit(1000, 9000, None));
     let receipt = fixture.request(b"a", T).receipt.unwrap();
     assert!(fixture.request(b"a", T + 500).admitted);
@@ -492,7 +492,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_noted_of_a_bucket_leaks_as_it_does(
+    fn a_recorded_bucket_leaks_as_a_counted_one(
         rate in 0..5_000_000_i64,
         millis in prop::sample::select(&[1, 1000, 1500, 60_000, 3_600_000_u64][..]),
         filled in 0..20_000_i64,

@@ -222,7 +222,7 @@ fn a_stamp_that_came_round_again_is_not_mistaken() {
 }
 
 #[test]
-fn what_an_old_counter_held_does_not_come_back_when_the_clock_moves() {
+fn an_old_count_does_not_return_when_the_clock_moves() {
     let fixture = fixture(1);
     fixture.add("a", 5);
     // Two windows after those with the same stamps: the column still has the old word.

@@ -121,7 +121,7 @@ fn more_than_there_is_room_for_is_refused() {
 }
 
 #[test]
-fn those_of_the_configuration_before_keep_their_places_while_there_are_others() {
+fn namespaces_of_the_previous_configuration_keep_their_places_while_there_are_others() {
     let fixture = Fixture::new(1 << 20);
     let before = fixture.configure(&names("before ", 60), 4).unwrap();
     fixture.hit(&before[0], b"key");

@@ -157,7 +157,7 @@ fn a_clock_that_is_set_back_blocks_nobody_for_longer_than_a_window() {
 }
 
 #[test]
-fn who_has_an_old_time_looks_at_the_clock() {
+fn a_hit_with_an_old_time_reads_the_clock_again() {
     let fixture = Fixture::new();
     assert!(fixture.request(b"a", T + 5000, 1).admitted);
     fixture.clock.seen.set(T);

@@ -508,7 +508,7 @@ fn a_holder_that_lost_the_lease_notes_no_push_that_was_forgotten_since() {
 }
 
 #[test]
-fn what_was_pushed_is_read_while_it_is_handed_over() {
+fn a_pushed_count_is_read_while_it_is_handed_over() {
     explore(2, || {
         let (Fixture { table, .. }, place, term) = pushed_counter();
         both(
@@ -599,7 +599,7 @@ fn a_buffer_that_is_given_back_is_the_next_ones_alone() {
 }
 
 #[test]
-fn who_lost_its_lease_writes_into_no_other_batch() {
+fn a_worker_that_lost_its_lease_writes_into_no_other_batch() {
     explore(2, || {
         let (fixture, [one, two], records) = syncs();
         let late = leased(one, 1);
@@ -659,7 +659,7 @@ fn two_that_race_for_a_level_are_both_counted() {
 /// One process is stopped while it reads the words, and the other one changes the counter
 /// repeatedly.
 #[test]
-fn who_reads_a_level_slowly_spoils_no_later_state() {
+fn a_slow_reader_of_a_level_spoils_no_later_state() {
     explore(4, || {
         let fixture = fixture_of_levels();
         drop(fixture.add(key(0), T));

@@ -103,7 +103,7 @@ fn a_file_is_shared_by_those_who_open_it() {
 }
 
 #[test]
-fn what_else_a_file_holds_is_left_alone() {
+fn a_file_with_other_content_is_left_alone() {
     let place = Place::new();
     let refused = |bytes| place.open(bytes).unwrap_err();
     assert!(matches!(refused(4096), MemoryError::TooSmall));

@@ -109,7 +109,7 @@ fn a_counter_is_due_when_its_unpushed_hits_reach_a_part_of_what_remains() {
 }
 
 #[test]
-fn what_others_counted_makes_a_counter_due_earlier() {
+fn counts_of_other_nodes_make_a_counter_due_earlier() {
     let near = Near::new(1 << 20, 10, percent(2));
     near.hit(b"k", 1000, Algorithm::Fixed);
     near.set_remote(b"k", NUMBER, 500);
@@ -185,7 +185,7 @@ fn another_limit_of_the_same_request_makes_it_due() {
 }
 
 #[test]
-fn what_is_due_is_taken_once_where_it_is_found() {
+fn a_due_counter_is_taken_once_where_it_is_found() {
     let near = Near::new(1 << 20, 10, percent(2));
     for key in 0..100_u8 {
         near.hit(&[key], 10, Algorithm::Fixed);
@@ -206,7 +206,7 @@ fn what_is_due_is_taken_once_where_it_is_found() {
 }
 
 #[test]
-fn what_was_counted_while_hits_were_on_their_way_is_due_no_more() {
+fn hits_counted_during_a_push_are_no_longer_due() {
     let near = Near::new(1 << 20, 10, percent(2));
     assert_eq!(near.until_due(1000, Algorithm::Fixed, 100), Some(48));
     assert_eq!(near.take_due().len(), 1);

@@ -29,7 +29,7 @@ fn take(table: &CounterTable<'_>) -> usize {
 }
 
 #[test]
-fn what_comes_to_be_due_is_taken_or_rung_for() {
+fn a_counter_that_becomes_due_is_taken_or_rung_for() {
     for is_rung in [false, true] {
         explore(3, move || {
             let (table, [one, two], state) = two_keys_near_their_limits();

@@ -98,7 +98,7 @@ fn the_share_stays_in_later_windows_until_the_key_was_not_counted_for_two() {
 }
 
 #[test]
-fn what_is_known_of_all_is_a_bound_still() {
+fn the_known_count_of_all_nodes_is_still_a_bound() {
     let alone = Alone::new(2, 400, Some(600));
     let now = alone.fixture.clock.now();
     let table = &alone.fixture.shared.table;

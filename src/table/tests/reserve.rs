@@ -86,7 +86,7 @@ impl Fixture {
 }
 
 #[test]
-fn what_was_granted_is_spent_in_its_window() {
+fn granted_hits_are_spent_in_their_window() {
     let fixture = Fixture::new();
     assert!(fixture.spend(1, T).is_none());
     assert!(fixture.grant(3, WINDOW));
@@ -106,7 +106,7 @@ fn what_was_granted_is_spent_in_its_window() {
 }
 
 #[test]
-fn what_is_put_back_is_there_again() {
+fn hits_that_are_put_back_can_be_spent_again() {
     let fixture = Fixture::new();
     let table = &fixture.shared.table;
     fixture.grant(3, WINDOW);
@@ -143,7 +143,7 @@ fn reserves_of_other_limits_are_others() {
 }
 
 #[test]
-fn what_is_left_is_given_back_once() {
+fn the_rest_of_a_reserve_is_given_back_once() {
     let fixture = Fixture::new();
     fixture.grant(5, WINDOW);
     fixture.spend(2, T).unwrap();
@@ -218,7 +218,7 @@ fn a_store_that_lost_what_it_had_charged_gets_nothing_back_that_is_not_pushed() 
 }
 
 #[test]
-fn what_is_given_back_of_a_counter_that_was_evicted_is_no_room() {
+fn giving_back_hits_of_an_evicted_counter_makes_no_room() {
     let fixture = Fixture::new();
     let (table, clock) = (&fixture.shared.table, TestClock::at(T));
     for window in [WINDOW - 1, WINDOW] {

@@ -88,7 +88,7 @@ fn a_change_is_taken_once_until_there_is_another() {
 }
 
 #[test]
-fn what_the_store_has_is_not_a_change() {
+fn hits_that_the_store_has_are_no_change() {
     let fixture = Fixture::new(1 << 20);
     let table = &fixture.shared.table;
     fixture.add(b"a", 5);
@@ -389,7 +389,7 @@ fn a_lease_has_one_holder_until_it_ends_or_is_given_back() {
 }
 
 #[test]
-fn what_is_noted_without_the_lease_has_everything_fetched_anew() {
+fn progress_recorded_without_the_lease_has_everything_fetched_anew() {
     let fixture = Fixture::new(1 << 20);
     let first = lease(&fixture, 1000).unwrap();
     first.set_position(Some([4, 0])).unwrap();
@@ -578,7 +578,7 @@ fn records_keep_their_amounts() {
 }
 
 #[test]
-fn what_is_gone_from_the_table_is_gone_from_a_sealed_batch() {
+fn a_counter_that_left_the_table_leaves_a_sealed_batch() {
     let fixture = Fixture::new(SMALL);
     let table = &fixture.shared.table;
     fixture.add(b"a", 5);
@@ -823,7 +823,7 @@ fn hits_whose_window_ends_unsent_are_counted_as_dropped() {
 }
 
 #[test]
-fn what_is_pending_is_counted_while_little_is_and_estimated_otherwise() {
+fn few_pending_counters_are_counted_and_many_estimated() {
     let fixture = Fixture::new(8 << 20);
     let (table, clock) = (&fixture.shared.table, &fixture.clock);
     let other = table.namespace(b"other").unwrap();
@@ -857,7 +857,7 @@ fn what_is_pending_is_counted_while_little_is_and_estimated_otherwise() {
 }
 
 #[test]
-fn what_is_pending_is_told_of_all_namespaces_by_one_look_that_is_bounded() {
+fn one_bounded_look_finds_pending_counters_of_all_namespaces() {
     let fixture = Fixture::new(32 << 20);
     let (table, clock) = (&fixture.shared.table, &fixture.clock);
     for n in 0..100_usize {

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_rare_is_counted_for_all_workers() {
+    fn rare_events_are_counted_for_all_workers() {
         let line = SharedLine::default();
         line.fell_back(OnError::Deny);
         line.invalid(Invalid::Key);

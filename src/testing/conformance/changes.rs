@@ -38,7 +38,7 @@ pub async fn a_counter_that_both_changed_comes_once<F: LogFixture>(fixture: &F) 
     assert_eq!(totals(&one.fetch().await), pairs(&[("a", 15)]));
 }
 
-pub async fn what_a_node_changed_itself_does_not_come_back<F: LogFixture>(fixture: &F) {
+pub async fn a_nodes_own_changes_do_not_come_back<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     two.push(vec![hits("theirs", 1)]).await;
     for number in 1..=40 {
@@ -53,7 +53,7 @@ pub async fn what_a_node_changed_itself_does_not_come_back<F: LogFixture>(fixtur
     assert_eq!(totals(&one.fetch().await), pairs(&[("own 3", 2), ("theirs", 1)]));
 }
 
-pub async fn what_others_changed_comes_with_a_repeat<F: LogFixture>(fixture: &F) {
+pub async fn changes_of_others_come_with_a_repeat<F: LogFixture>(fixture: &F) {
     let [mut node, mut other] = nodes(fixture).await;
     let first = node.send(1, vec![hits("a", 5)]).await;
     other.push(vec![hits("a", 1), hits("b", 1)]).await;

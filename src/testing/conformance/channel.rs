@@ -89,7 +89,7 @@ async fn tell<S: Strategy>(node: &mut Node<S>, diffs: Vec<Diff>) {
     }
 }
 
-pub async fn what_others_push_is_heard_at_once<F: LogFixture>(fixture: &F) {
+pub async fn pushes_of_others_are_heard_at_once<F: LogFixture>(fixture: &F) {
     let [mut one, two] = nodes(fixture).await;
     let mut listener = Listener::of(&two);
     listener.listens_to(&mut one).await;
@@ -128,7 +128,7 @@ pub async fn pushes_are_heard_in_order<F: LogFixture>(fixture: &F) {
     assert_eq!(two.position, Some(listener.subscriptions[0].after));
 }
 
-pub async fn what_was_pushed_since_a_position_is_heard<F: LogFixture>(fixture: &F) {
+pub async fn pushes_since_a_position_are_heard<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     tell(&mut one, vec![hits("a", 1), hits("b", 1)]).await;
     two.fetch().await;
@@ -145,7 +145,7 @@ pub async fn what_was_pushed_since_a_position_is_heard<F: LogFixture>(fixture: &
     }
 }
 
-pub async fn what_is_no_news_has_nobody_hear<F: LogFixture>(fixture: &F) {
+pub async fn a_push_without_news_is_not_heard<F: LogFixture>(fixture: &F) {
     let [mut one, two] = nodes(fixture).await;
     let mut other = Node::join(fixture.connect(), shard("other")).await;
     let mut listener = Listener::of(&two);

@@ -131,8 +131,8 @@ macro_rules! conformance_tests {
             changes::nodes_see_what_others_changed,
             changes::totals_include_what_others_pushed_meanwhile,
             changes::a_counter_that_both_changed_comes_once,
-            changes::what_a_node_changed_itself_does_not_come_back,
-            changes::what_others_changed_comes_with_a_repeat,
+            changes::a_nodes_own_changes_do_not_come_back,
+            changes::changes_of_others_come_with_a_repeat,
             changes::changes_come_in_parts_up_to_the_limit,
             changes::a_node_without_a_position_is_behind,
             changes::a_position_that_is_forgotten_is_behind,
@@ -141,10 +141,10 @@ macro_rules! conformance_tests {
     };
     ($fixture:ty, Channel) => {
         $crate::testing::conformance::conformance_tests! { $fixture:
-            channel::what_others_push_is_heard_at_once,
+            channel::pushes_of_others_are_heard_at_once,
             channel::pushes_are_heard_in_order,
-            channel::what_was_pushed_since_a_position_is_heard,
-            channel::what_is_no_news_has_nobody_hear,
+            channel::pushes_since_a_position_are_heard,
+            channel::a_push_without_news_is_not_heard,
             channel::a_batch_that_is_not_applied_is_not_heard,
             channel::any_keys_and_totals_are_heard,
             channel::the_next_epoch_is_heard,

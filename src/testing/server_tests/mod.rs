@@ -69,7 +69,7 @@ macro_rules! server_tests {
             failures::a_late_answer_is_not_taken_for_another_one,
             failures::a_batch_whose_answer_was_lost_is_applied_once,
             tls::a_server_that_is_trusted_is_used,
-            tls::whoever_is_not_trusted_is_not_used,
+            tls::an_untrusted_server_is_not_used,
             tls::the_certificate_has_the_name_of_the_server_or_the_one_that_is_set,
             tls::an_expired_certificate_is_not_trusted,
             tls::a_server_may_want_a_certificate_of_us,

@@ -31,7 +31,7 @@ pub(crate) fn a_server_that_is_trusted_is_used<F: Served>() {
     });
 }
 
-pub(crate) fn whoever_is_not_trusted_is_not_used<F: Served>() {
+pub(crate) fn an_untrusted_server_is_not_used<F: Served>() {
     let [authority, other] = [Authority::new(), Authority::new()];
     let server = F::start_with_tls(&authority, &authority.issue("127.0.0.1"), false);
     fails(&server, trusting(&other), "UnknownIssuer");

@@ -235,7 +235,7 @@ fn a_path_of_many_parts_costs_no_more_than_its_length() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn wrong_requests_are_errors() {
     for (method, path, query, status, message) in [
         ("GET", "/x", "", 404, "nothing here"),
         ("GET", "x", "", 404, "nothing here"),

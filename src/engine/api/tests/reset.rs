@@ -115,7 +115,7 @@ fn windows_of_which_no_rule_tells_are_set_to_zero_too() {
 }
 
 #[test]
-fn what_cannot_be_set_to_zero_is_told() {
+fn a_reset_that_is_impossible_is_an_error() {
     let shared = SharedTable::new(1 << 20);
     let namespace = Namespace::new("api", &shared.table).unwrap();
     let clock = TestClock::at(28_000_000 * MINUTE);

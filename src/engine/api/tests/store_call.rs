@@ -157,7 +157,7 @@ fn an_increment_is_counted_whatever_the_rate() {
 }
 
 #[test]
-fn what_is_read_is_the_stores_and_nothing_is_counted() {
+fn reading_returns_the_stores_counts_and_counts_nothing() {
     with(|namespace, clock| {
         let read = ApiCall::Key(KeyCall { limit: Some(hits(10)), ..key_call(b"k") });
         let mut call = asked(read, namespace);

@@ -182,7 +182,7 @@ proptest! {
 
     /// A key that was rejected is listed as long as it is limited, with what the explanations of its rules say.
     #[test]
-    fn what_is_told_of_a_rejected_key_is_what_its_rules_explain(
+    fn a_rejected_key_is_listed_as_its_rules_explain_it(
         rules in vec((listed(), any::<bool>()), 1..5),
         history in vec((prop_oneof![4 => 0_u64..8000, 1 => Just(MINUTE), 1 => Just(3 * MINUTE)], 0_usize..3), 0..30),
     ) {

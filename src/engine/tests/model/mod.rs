@@ -62,7 +62,7 @@ proptest! {
     #![proptest_config(config(64))]
 
     #[test]
-    fn what_a_full_table_has_not_evicted_it_counts_as_the_model_does(
+    fn a_full_table_counts_unevicted_keys_as_the_model_does(
         sizes in sizes(),
         ops in ops(1000, 200, 40),
     ) {

@@ -231,7 +231,7 @@ fn workers_of_an_older_configuration_leave_the_sync_to_others() {
 
 /// A batch of such a table has room for eight.
 #[test]
-fn what_was_gathered_for_the_next_batch_is_pushed_whatever_becomes_of_this_one() {
+fn hits_gathered_for_the_next_batch_are_pushed_whatever_happens_to_this_one() {
     let sum = |store: &Shards<Store>| store[0].borrow().counts.values().sum::<i64>();
     let hit_all = |node: &Node| (0..20).for_each(|key| node.hit(&[key], hits(1)));
     for fault in [Fault::Before, Fault::After] {

@@ -25,7 +25,7 @@ fn pushed(report: Option<Report>) -> usize {
 }
 
 #[test]
-fn what_is_due_is_pushed_and_the_rest_waits() {
+fn due_counters_are_pushed_and_others_wait() {
     let nodes = acquainted(2);
     let (a, b) = (&nodes[0], &nodes[1]);
     b.ask(b"elsewhere", hits(1), hits(4));
@@ -151,7 +151,7 @@ fn a_push_before_its_time_is_no_sync_of_a_period() {
 }
 
 #[test]
-fn what_was_on_its_way_goes_first_and_once() {
+fn a_sent_batch_goes_first_and_once() {
     let (store, nodes) = cluster(1);
     let node = &nodes[0];
     node.sync().unwrap();
@@ -232,7 +232,7 @@ fn each_shard_pushes_what_is_its_own() {
 }
 
 #[test]
-fn what_comes_to_be_due_while_another_shard_is_synced_goes_with_its_own() {
+fn counters_that_become_due_during_another_shards_sync_go_with_their_own() {
     let (store, nodes) = cluster_with::<Store>(3, 1);
     let node = &nodes[0];
     node.sync().unwrap();
@@ -268,7 +268,7 @@ fn more_than_there_are_cells_for_is_all_that_changed() {
 }
 
 #[test]
-fn what_was_admitted_above_a_limit_is_counted_once_by_who_admitted_it() {
+fn hits_above_a_limit_are_counted_once_by_the_node_that_admitted_them() {
     let nodes = acquainted(3);
     let excess = |node: &Node| {
         let namespace = node.namespace.index();

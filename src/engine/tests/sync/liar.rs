@@ -186,7 +186,7 @@ fn a_store_that_leads_nowhere_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn so_is_one_without_a_log_and_with_absolute_counts() {
+fn a_lying_store_without_a_log_and_with_absolute_counts_is_an_error() {
     denies::<Snapshots, Absolute>();
     let endless: Page = |step| Some(step + 1);
     leads_nowhere::<Snapshots, Absolute>("pages", |_, _| applied(Snapshots), endless, 1010);

@@ -56,7 +56,7 @@ where
 }
 
 #[test]
-fn what_others_had_not_pushed_survives_a_reset() {
+fn unpushed_hits_of_other_nodes_survive_a_reset() {
     a_reset_keeps_what_others_had_not_pushed::<Store>();
     a_reset_keeps_what_others_had_not_pushed::<Rows>();
 }

@@ -43,7 +43,7 @@ fn ready(nodes: u64) -> (Shards<Store>, Vec<Node>) {
 }
 
 #[test]
-fn what_others_push_is_known_without_an_exchange() {
+fn pushes_of_other_nodes_are_known_without_an_exchange() {
     let (store, nodes) = ready(3);
     let mut subscription = ear_of(&nodes[0]);
     nodes[0].hit(b"a", hits(1));
@@ -65,7 +65,7 @@ fn what_others_push_is_known_without_an_exchange() {
 }
 
 #[test]
-fn what_is_heard_twice_or_late_changes_nothing() {
+fn late_and_repeated_messages_change_nothing() {
     let (store, nodes) = ready(2);
     let mut subscription = ear_of(&nodes[0]);
     let mut all = Vec::new();
@@ -92,7 +92,7 @@ fn what_is_heard_twice_or_late_changes_nothing() {
 }
 
 #[test]
-fn what_the_node_pushed_itself_is_counted_once() {
+fn a_nodes_own_pushes_are_counted_once() {
     let (store, nodes) = ready(2);
     let mut subscription = ear_of(&nodes[0]);
     for round in 1..=3 {
@@ -107,7 +107,7 @@ fn what_the_node_pushed_itself_is_counted_once() {
 }
 
 #[test]
-fn what_may_hold_a_batch_on_its_way_waits_for_the_answer() {
+fn a_total_that_may_include_a_sent_batch_waits_for_the_answer() {
     for is_applied in [false, true] {
         let (store, nodes) = ready(2);
         let mut subscription = ear_of(&nodes[0]);
@@ -140,7 +140,7 @@ fn what_may_hold_a_batch_on_its_way_waits_for_the_answer() {
 }
 
 #[test]
-fn what_cannot_matter_here_is_left_alone() {
+fn irrelevant_messages_are_ignored() {
     let (store, nodes) = ready(2);
     let mut subscription = ear_of(&nodes[0]);
     nodes[1].hit(b"a", hits(1));
@@ -246,7 +246,7 @@ fn of_many_counters_the_first_are_told() {
 }
 
 #[test]
-fn what_was_heard_of_a_position_that_there_is_not_is_forgotten() {
+fn a_position_that_the_store_does_not_have_is_forgotten() {
     let (store, nodes) = ready(2);
     let mut subscription = ear_of(&nodes[0]);
     nodes[1].hit(b"a", hits(1));

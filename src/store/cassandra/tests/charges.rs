@@ -10,7 +10,7 @@ use crate::testing::cassandra::{Server, connect, new_table};
 use crate::testing::conformance::{Asking, Node, block_on, question, shard};
 
 #[test]
-fn what_a_failed_exchange_charged_is_taken_back() {
+fn charges_of_a_failed_exchange_are_taken_back() {
     const CUTS: u32 = 60;
     let server = Server::shared();
     let table = new_table();

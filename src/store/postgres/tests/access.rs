@@ -198,7 +198,7 @@ fn a_node_has_one_connection() {
 }
 
 #[test]
-fn whoever_may_not_tell_others_pushes_all_the_same() {
+fn a_role_that_may_not_notify_can_push() {
     let schema = Schema::new();
     let user = new_user(&schema);
     // In other tests, only superusers notify.

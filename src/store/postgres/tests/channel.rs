@@ -44,7 +44,7 @@ async fn overheard(server: &Server, node: &mut Node<Postgres>) -> Vec<String> {
 }
 
 #[test]
-fn who_may_not_read_hears_no_key_and_no_total() {
+fn a_role_without_rights_hears_no_key_and_no_total() {
     let server = Server::start(&[]);
     block_on(async {
         let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
@@ -56,7 +56,7 @@ fn who_may_not_read_hears_no_key_and_no_total() {
 }
 
 #[test]
-fn what_anybody_notifies_changes_nothing() {
+fn foreign_notifications_change_nothing() {
     let server = Server::start(&[]);
     block_on(async {
         let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;

@@ -119,7 +119,7 @@ fn nodes_that_ask_and_nodes_that_push_the_same_keys_never_fail_and_totals_are_ex
 }
 
 #[test]
-fn what_is_refused_or_only_asked_leaves_nothing_behind() {
+fn rejected_hits_and_mere_questions_leave_no_rows() {
     let schema = Schema::new();
     block_on(async {
         let mut node = asking(&schema);

@@ -41,7 +41,7 @@ fn a_bucket_is_kept_until_it_is_empty_and_a_minute() {
 }
 
 #[test]
-fn what_has_left_all_windows_is_removed() {
+fn entries_that_left_all_windows_are_removed() {
     let schema = Schema::new();
     let mut node = Asking::new(schema.connect());
     let count = |what: &str| {

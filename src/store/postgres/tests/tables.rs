@@ -107,7 +107,7 @@ fn long_keys_do_not_mix() {
 }
 
 #[test]
-fn what_is_not_needed_any_more_is_purged_in_steps() {
+fn rows_that_are_no_longer_needed_are_purged_in_steps() {
     let schema = Schema::new();
     let count = |table: &str| {
         let rows = schema.ask(&format!("SELECT count(*) FROM {{}}.rl_counters{table}"));

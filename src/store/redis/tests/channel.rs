@@ -40,7 +40,7 @@ fn without_the_right_to_read_a_stream_there_is_no_channel() {
 }
 
 #[test]
-fn what_was_pushed_while_there_was_no_connection_is_heard_afterwards() {
+fn pushes_during_a_lost_connection_are_heard_afterwards() {
     let server = Server::start(&[]);
     block_on(async {
         let (mut node, mut listener) = join_and_listen(connect(server.tcp())).await;
@@ -78,7 +78,7 @@ fn a_connection_that_hangs_is_left() {
 }
 
 #[test]
-fn what_somebody_else_wrote_in_its_place_goes_with_the_next_push() {
+fn a_foreign_value_in_place_of_the_stream_is_replaced_by_the_next_push() {
     let server = Server::start(&[]);
     block_on(async {
         let (mut node, mut listener) = join_and_listen(connect(server.tcp())).await;

@@ -179,7 +179,7 @@ fn a_server_that_forgot_the_script_decides_once() {
 }
 
 #[test]
-fn what_was_charged_is_kept_for_two_windows_and_a_margin() {
+fn charges_are_kept_for_two_windows_and_a_margin() {
     let server = Server::start(&[]);
     let day = 24 * 3_600_000;
     block_on(async {
@@ -397,7 +397,7 @@ fn a_store_tells_whether_it_has_what_it_charged_ahead() {
 }
 
 #[test]
-fn what_a_store_has_lost_is_not_given_back_to_it() {
+fn hits_that_a_store_has_lost_are_not_given_back() {
     let server = Server::start(&[]);
     block_on(async {
         let (mut asked, _, witness) = granted(&server).await;

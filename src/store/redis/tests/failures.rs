@@ -34,7 +34,7 @@ fn without_memory_nothing_of_a_batch_is_applied() {
 }
 
 #[test]
-fn what_servers_refuse_is_told_apart() {
+fn refusals_of_servers_are_distinguished() {
     let other = |code: &str| Refusal::Other(code.into());
     for (line, refusal) in [
         ("-LOADING Redis is loading the dataset in memory", Refusal::Loading),

@@ -60,7 +60,7 @@ async fn windows(node: &mut Asking<Redis>, epoch: Epoch) -> [String; 2] {
 }
 
 #[test]
-fn what_is_no_count_is_left_out_until_it_is_changed() {
+fn a_value_that_is_no_count_is_left_out_until_it_is_changed() {
     let server = Server::start(&[]);
     block_on(async {
         for text in NO_COUNTS {
@@ -132,7 +132,7 @@ fn a_count_may_be_written_in_any_way() {
 }
 
 #[test]
-fn what_is_no_count_is_nothing_to_a_decision() {
+fn a_value_that_is_no_count_is_zero_to_a_decision() {
     let server = Server::start(&[]);
     let whole = |text: &str, value| (text.to_owned(), value);
     let mut cases: Vec<(String, i64)> = NO_COUNTS.map(|text| whole(text, 0)).into();
@@ -190,7 +190,7 @@ fn bucket_of(epoch: Epoch, key: &str) -> String {
 }
 
 #[test]
-fn what_is_no_bucket_is_replaced() {
+fn a_value_that_is_no_bucket_is_replaced() {
     let server = Server::start(&[]);
     block_on(async {
         let mut node = Asking::new(connect(server.tcp()));
@@ -381,7 +381,7 @@ fn reading_deletes_what_is_of_another_type_and_fails_once() {
 
 /// A replica is not written to, whatever it contains.
 #[test]
-fn what_is_of_another_type_is_not_deleted_from_a_replica() {
+fn a_value_of_another_type_is_not_deleted_from_a_replica() {
     let primary = Server::start(&[]);
     let replica = Server::start(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
     block_on(async {

@@ -67,7 +67,7 @@ fn a_node_that_does_not_divide_as_others_do_does_nothing() {
 }
 
 #[test]
-fn what_an_older_version_keeps_is_taken_as_it_is() {
+fn data_of_an_older_version_is_used_as_it_is() {
     let server = Server::start(&[]);
     block_on(async {
         let mut node = join(server.tcp()).await;

@@ -92,7 +92,7 @@ fn long_logs_are_lists_of_hits() {
 }
 
 #[test]
-fn what_has_left_is_removed_when_it_is_much() {
+fn entries_that_left_the_window_are_removed_when_they_are_many() {
     let server = Server::start(&[]);
     block_on(async {
         let (mut node, log) = asking(&server, 60_000).await;
@@ -183,7 +183,7 @@ fn a_clock_that_was_set_back_begins_a_log_anew() {
 }
 
 #[test]
-fn what_is_no_log_is_replaced() {
+fn a_value_that_is_no_log_is_replaced() {
     let server = Server::start(&[]);
     block_on(async {
         let (mut node, log) = asking(&server, 3_600_000).await;

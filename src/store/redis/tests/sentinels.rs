@@ -91,7 +91,7 @@ fn a_primary_that_cannot_be_reached_is_named() {
 }
 
 #[test]
-fn what_a_sentinel_says_that_makes_no_sense_is_an_error() {
+fn a_meaningless_answer_of_a_sentinel_is_an_error() {
     for answer in ["+OK", "*1\r\n$1\r\na", "*2\r\n$0\r\n\r\n$1\r\n1", "*2\r\n$1\r\na\r\n$2\r\n-1"] {
         let (options, redis) = known_by(&[with_one_answer(answer)]);
         let error = block_on(open(&mut Redis::new(&options, &redis))).unwrap_err();

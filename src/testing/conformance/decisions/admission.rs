@@ -26,9 +26,7 @@ pub async fn a_limit_admits_so_many_hits<F: Fixture<Store: Decider>>(fixture: &F
     assert_eq!(clock.answers[0].readings[..], [expected.into()]);
 }
 
-pub async fn what_was_decided_before_counts_in_the_same_call<F: Fixture<Store: Decider>>(
-    fixture: &F,
-) {
+pub async fn earlier_decisions_count_in_the_same_call<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let costly = Question {
         counters: smallvec![counter("a", LONGEST, 2000)],

@@ -54,7 +54,7 @@ macro_rules! decision_tests {
     ($fixture:ty, $changes:ident, $counts:ident, of windows in one shard) => {
         $crate::testing::conformance::conformance_tests! { $fixture:
             decisions::a_limit_admits_so_many_hits,
-            decisions::what_was_decided_before_counts_in_the_same_call,
+            decisions::earlier_decisions_count_in_the_same_call,
             decisions::decisions_in_one_shard_follow_the_model,
             decisions::all_counters_are_charged_or_none,
             decisions::rejected_hits_are_charged_if_they_are_to,
@@ -62,7 +62,7 @@ macro_rules! decision_tests {
             decisions::decisions_on_decimals_and_large_counts_are_exact,
             decisions::a_count_that_saturates_harms_no_other,
             decisions::a_shard_without_an_epoch_gets_the_proposed_one,
-            decisions::what_others_pushed_counts,
+            decisions::pushes_of_others_count,
             decisions::an_ended_window_weighs_as_the_previous_one,
             decisions::no_more_are_admitted_of_many_that_ask_at_once,
             decisions::thousands_may_be_asked_about_at_once,
@@ -91,7 +91,7 @@ macro_rules! decision_tests {
             decisions::asking_charges_nothing_and_is_no_change,
             decisions::less_than_zero_gives_back,
             decisions::any_bytes_may_be_asked_about,
-            decisions::what_is_charged_is_a_change_for_others,
+            decisions::charges_are_changes_for_others,
         }
     };
     ($fixture:ty, Snapshots) => {};

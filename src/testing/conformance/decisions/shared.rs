@@ -66,7 +66,7 @@ pub async fn a_shard_without_an_epoch_gets_the_proposed_one<F: Fixture<Store: De
     assert_eq!(opened.await, Ok(proposed));
 }
 
-pub async fn what_is_charged_is_a_change_for_others<F>(fixture: &F)
+pub async fn charges_are_changes_for_others<F>(fixture: &F)
 where
     F: Fixture<Store: Decider<Changes = Changes>>,
 {
@@ -96,7 +96,7 @@ where
     assert_eq!(totals(&seen), pairs(&[("a", 3), ("b", 6), ("c", 2)]));
 }
 
-pub async fn what_others_pushed_counts<F: Fixture<Store: Decider>>(fixture: &F) {
+pub async fn pushes_of_others_count<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let mut other = Node::join(fixture.connect(), shard("api")).await;
     let window = LONGEST.at(node.ask(&[]).await.now).number;
