@@ -1,7 +1,11 @@
 //! Asks a namespace's store to decide about hits, and waits for the decision.
 
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::sync::Arc;
+use std::task::Wake;
+use std::thread::{self, Thread};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -12,7 +16,7 @@ use super::datastore::Datastore;
 use super::definition::DefinedNamespace;
 use super::error::CallError;
 use super::options::DecisionOptions;
-use super::question_task::{AskedQuestion, IsAway, QuestionTask, QuestionTasks};
+use super::store_tasks::{AskedQuestion, IsAway, QuestionTask, QuestionTasks};
 use crate::engine::{
     AskedHits, Committed, Deciders, Env as _, Incoming, Increment, Limiter, Machine, StoreQuestion,
     TellDecider,
@@ -175,5 +179,31 @@ impl AskedIncrement {
         let limiter = self.namespace.unlimited(increment.size)?;
         let (incoming, _) = self.decisions.incoming(limiter, increment.asked).await?;
         Ok(incoming.rate)
+    }
+}
+
+/// Wakes the waiting thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Blocks until `future` is ready. A future that is ready at once costs no more than its poll.
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+        return value;
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
     }
 }

@@ -5,8 +5,7 @@ use core::pin::Pin;
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::question_task::QuestionTasks;
-use super::sync_task::StoreTask;
+use super::store_tasks::{QuestionTasks, StoreTask};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::options::OptionError;
 use crate::store::contract::decision::Decider;

@@ -10,15 +10,14 @@ use std::time::SystemTime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::asking::{AskedIncrement, IncrementOutcome, StoreDecisions};
-use super::block_on::block_on;
+use super::asking::{AskedIncrement, IncrementOutcome, StoreDecisions, block_on};
 use super::datastore::Datastore;
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
 use super::limiter::{LimiterOptions, RateLimiter};
 use super::options::{Checked, NewOptions, StoreUse};
+use super::store_tasks::StoreTask;
 use super::store_thread::StoreThread;
-use super::sync_task::StoreTask;
 use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{Increment, Machine, Report, SyncCommand, SyncError, SyncResult};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};

@@ -3,8 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::asking::StoreDecisions;
-use super::block_on::block_on;
+use super::asking::{StoreDecisions, block_on};
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
 use crate::engine::functions::arguments::{self, ArgumentError};

@@ -51,7 +51,6 @@
 #![forbid(unsafe_code)]
 
 mod asking;
-mod block_on;
 mod datastore;
 mod definition;
 mod error;
@@ -59,10 +58,9 @@ mod instance;
 mod limiter;
 mod memory;
 mod options;
-mod question_task;
 pub mod store;
+mod store_tasks;
 mod store_thread;
-mod sync_task;
 #[cfg(test)]
 mod tests;
 

@@ -1,5 +1,6 @@
 //! Traits and types for a store that the caller implements: see
-//! [`Datastore::own`](super::Datastore::own).
+//! [`Datastore::own`](super::Datastore::own). A public module of its own, since other callers do not
+//! need these names.
 //!
 //! A store implements [`Strategy`], whose documentation says how counts stay exact. The test suite
 //! `conformance`, a feature of this crate, tests that. A store that decides about hits implements

@@ -1,17 +1,24 @@
-//! nginx's event loop, whose thread calls this module: its clock, timers, and calls at the end of
-//! its turns.
+//! nginx's event loop, whose thread calls this module: its clock, timers and random numbers, calls at
+//! the end of its turns, and guards around callbacks.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use nginx_sys::{
     ngx_add_timer, ngx_connection_t, ngx_current_msec, ngx_del_timer, ngx_delete_posted_event,
     ngx_event_t, ngx_msec_t, ngx_post_event, ngx_posted_events, ngx_posted_next_events,
+    ngx_timeofday,
 };
 
-use super::guard::guard;
 use super::log::Log;
+use crate::engine::Machine;
+use crate::policy::window::{Clock, UnixMillis};
+use crate::table::CounterTable;
 
 /// A value that only the thread of nginx's event loop uses. It is not a thread-local variable,
 /// since the first use of one allocates memory in every nginx that loads the module.
@@ -167,4 +174,66 @@ impl Drop for EndOfTurn<'_> {
             }
         }
     }
+}
+
+/// The time of day: nginx's time at the start of this turn of the event loop, or the system's.
+pub(super) struct NgxClock;
+
+impl Clock for NgxClock {
+    #[inline]
+    fn now(&self) -> UnixMillis {
+        let time = ngx_timeofday();
+        // Times before 1970 count as 1970.
+        let seconds = u64::try_from(time.sec).unwrap_or(0);
+        UnixMillis(seconds.wrapping_mul(1000).wrapping_add(time.msec as u64))
+    }
+
+    fn fresh(&self) -> UnixMillis {
+        Machine.now()
+    }
+}
+
+/// Returns a random number from 0 to `most`, which is at most a day in milliseconds.
+#[cold]
+pub(super) fn random_up_to(most: u64) -> u64 {
+    // SAFETY: `rand` has no arguments, and nginx has seeded it for this worker.
+    let random = unsafe { libc::rand() }.unsigned_abs();
+    // Of 31 random bits, the remainder is uniform enough.
+    u64::from(random).checked_rem(most.saturating_add(1)).unwrap_or(0)
+}
+
+/// Runs a callback of nginx. If it panics, which is a bug, returns `fallback`; the panic's message
+/// is on stderr, which mostly is nginx's error log.
+#[inline]
+pub(super) fn guard<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
+    // Unwind-safe: an interrupted callback leaves behind only atomics, which are always valid, and
+    // state of a request that the fallback ends.
+    catch_unwind(AssertUnwindSafe(callback)).unwrap_or(fallback)
+}
+
+/// One of this many requests is measured: reading the clock twice costs almost as much as counting
+/// a hit.
+const SAMPLE: u32 = 256;
+
+/// Calls `callback`, and records its time in `table`.
+pub(super) fn measured<T>(table: Option<&CounterTable<'_>>, callback: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = callback();
+    if let Some(table) = table {
+        table.record_hold(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+    result
+}
+
+/// Counts a request. Returns whether it is the one of [`SAMPLE`] to measure.
+#[inline]
+pub(super) fn sample() -> bool {
+    static LEFT: AtomicU32 = AtomicU32::new(SAMPLE);
+    // Only the event loop's thread writes it, so a load and a store suffice.
+    let left = LEFT.load(Relaxed).wrapping_sub(1);
+    LEFT.store(left, Relaxed);
+    if left == 0 {
+        LEFT.store(SAMPLE, Relaxed);
+    }
+    left == 0
 }

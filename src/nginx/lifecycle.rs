@@ -16,17 +16,17 @@ use ngx::http::{
     HttpModule as _, HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule,
 };
 
-use super::capi;
 use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf, watched};
 use super::cycle::{self, Cycle};
-use super::guard::guard;
-use super::http::api::metrics;
+use super::event_loop::guard;
+use super::http::api::{awaited, pages};
 use super::http::held::suspensions;
-use super::http::{api, context, delayed, handler, headers, reserves, variables};
+use super::http::{api, context, delayed, handler, headers, reserves, synchronous, variables};
 use super::log::{self, Log};
 use super::module::Module;
-use super::replies;
-use super::sync;
+use super::{capi, sync};
+use crate::broker::Asker;
+use crate::broker::shared::message::Reply;
 
 static CONTEXT: ngx_http_module_t = ngx_http_module_t {
     preconfiguration: Some(preconfiguration),
@@ -103,7 +103,8 @@ fn prepare(conf: &mut Conf<'_>) -> Option<()> {
     main.context_slot = context::add_slot(conf)?;
     main.suspension_slot = suspensions::add_slot(conf)?;
     main.delay_slot = delayed::add_slot(conf)?;
-    main.content_handlers = Some(ContentHandlers { api: api::handle, metrics: metrics::handle });
+    main.content_handlers =
+        Some(ContentHandlers { api: api::handle, metrics: pages::handle_metrics });
     watched::begin(conf);
     variables::add(conf)
 }
@@ -275,13 +276,13 @@ fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
     let log = unsafe { Log::new(cycle.log().as_ptr()) };
     let (namespaces, stores) = (conf.synced(), conf.deciding());
     let shared = (conf.shared_queues(), conf.bells());
-    sync::start(namespaces, stores, shared, conf.late(), replies::pass, log);
+    sync::start(namespaces, stores, shared, conf.late(), pass_replies, log);
 }
 
 /// Ends all syncs of this process.
 fn end_sync() {
     if sync::is_started() {
-        replies::end();
+        end_replies();
     }
     sync::end();
 }
@@ -337,4 +338,32 @@ mod exports {
         c"ngx_http_copy_filter_module".as_ptr(),
         ptr::null(),
     ]);
+}
+
+/// Passes replies to callers of the library, requests, API requests, and reserves. Keeps their
+/// order, in runs of one kind, since a later reply about a counter is newer.
+fn pass_replies(replies: Vec<Reply>) {
+    let mut replies = replies.into_iter().peekable();
+    while let Some(first) = replies.next() {
+        let asker = Asker::of(first.0);
+        let mut run = vec![first];
+        while let Some(next) = replies.next_if(|(id, _)| Asker::of(*id) == asker) {
+            run.push(next);
+        }
+        match asker {
+            Asker::Caller => capi::take_replies(run),
+            Asker::Api => awaited::take_replies(run),
+            Asker::Request => synchronous::take_replies(run),
+            Asker::Reserve => run.into_iter().for_each(reserves::take),
+        }
+    }
+}
+
+/// Ends all waits without an answer, since no answers will come any more.
+fn end_replies() {
+    sync::end_questions();
+    synchronous::fail_all();
+    capi::fail_all();
+    awaited::fail_all();
+    reserves::end();
 }

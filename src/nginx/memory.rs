@@ -7,7 +7,7 @@ use core::ptr::{self, NonNull};
 
 use nginx_sys::{ngx_palloc, ngx_pnalloc, ngx_pool_cleanup_add, ngx_pool_t};
 
-use super::guard::guard;
+use super::event_loop::guard;
 use super::request::Request;
 
 impl<'r> Request<'r> {

@@ -3,14 +3,12 @@
 //! - [`lifecycle`]: the callbacks at the stages of the module's life; [`module`]: its identity
 //! - [`conf`]: directives and the configuration
 //! - [`zone`]: shared memory
-//! - [`sync`]: synced namespaces, with a timer and a thread
+//! - [`sync`]: synced namespaces, with a thread
 //! - `http`: requests; [`capi`]: the library's functions for other modules, and for Lua; [`store_wait`]:
-//!   their waits for a store's answer; [`replies`]: the replies of stores
+//!   their waits for a store's answer
 //! - [`request`], [`cycle`], [`conf::Conf`]: wrappers of raw pointers; [`memory`], [`slot`]: data
 //!   that a request stores
-//! - [`event_loop`]: nginx's event loop
-//! - [`time`], [`random`], [`log`], [`guard`], [`hold`]: nginx's clock, random numbers, the log,
-//!   panics, and the time that callbacks take
+//! - [`event_loop`]: nginx's event loop, its clock, and callbacks that panic or take long; [`log`]
 //!
 //! A callback converts nginx's pointer once, to a [`request::Request`], a [`cycle::Cycle`] or a
 //! [`conf::Conf`], and its SAFETY comment says why it may. All other functions borrow these.
@@ -30,18 +28,13 @@ mod capi;
 mod conf;
 mod cycle;
 mod event_loop;
-mod guard;
-mod hold;
 mod http;
 mod lifecycle;
 mod log;
 mod memory;
 mod module;
-mod random;
-mod replies;
 mod request;
 mod slot;
 mod store_wait;
 mod sync;
-mod time;
 mod zone;

@@ -1,4 +1,5 @@
-//! The module's identity in nginx, which stores the module's configurations by it.
+//! The module's identity in nginx, which stores the module's configurations by it. A file of its
+//! own, since most files need it, and `lifecycle`, which defines it, needs those.
 
 use nginx_sys::ngx_module_t;
 use ngx::http::HttpModule;

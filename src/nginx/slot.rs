@@ -1,4 +1,5 @@
-//! Values that are stored with a main request for its whole life, across all its locations.
+//! Values that are stored with a main request for its whole life, across all its locations. A file
+//! of its own, since it needs both requests and configurations, which need requests.
 //!
 //! Each is the value of a variable that no configuration can name: unlike the contexts of modules,
 //! variables survive internal redirects. A subrequest finds the value by its main request, because

@@ -14,7 +14,7 @@ use nginx_sys::{
 };
 
 use super::cycle::Cycle;
-use super::guard::guard;
+use super::event_loop::guard;
 use super::log::{self, Log};
 use crate::table::words::system::random;
 use crate::table::{CounterTable, LayoutError};

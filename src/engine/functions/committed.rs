@@ -1,4 +1,6 @@
-//! Hits that a limiter has counted for a caller, who may give them back.
+//! Hits that a limiter has counted for a caller, who may give them back. A file of its own, since
+//! callers keep these hits after the limiter has decided, and refund them by a store of their own
+//! kind.
 
 use crate::engine::request::bound_limit::BoundLimit;
 use crate::engine::request::charge::Refund;

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use super::arguments::assert_names;
 use super::{PATIENCE, WINDOW, instance, memory, wait_until};
 use crate::engine::{Env as _, Machine};
-use crate::library::block_on::block_on;
+use crate::library::asking::block_on;
 use crate::library::{
     CallError, Datastore, Instance, LimiterOptions, Memory, NewOptions, OnError, WindowType,
 };

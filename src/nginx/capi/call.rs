@@ -6,12 +6,12 @@ use core::ffi::{c_char, c_int, c_void};
 
 use ngx::http::{HttpModule as _, HttpModuleMainConf as _};
 
-use super::types::RawStr;
+use super::types::{OK, REJECTED, RawResult, RawStr, SLIDING};
+use crate::engine::Incoming;
 use crate::nginx::conf::{LibraryError, MainConf};
 use crate::nginx::cycle;
 use crate::nginx::cycle::Cycle;
-use crate::nginx::event_loop::OfEventLoop;
-use crate::nginx::guard::guard;
+use crate::nginx::event_loop::{OfEventLoop, guard};
 use crate::nginx::module::Module;
 
 /// The address of the cycle of the last call, and its configuration, once its zones are mapped.
@@ -36,7 +36,7 @@ pub(super) unsafe fn call(
         Err(reason) => {
             if !error.is_null() {
                 // SAFETY: by the caller's contract.
-                tell(&reason, unsafe {
+                write_error(&reason, unsafe {
                     core::slice::from_raw_parts_mut(error.cast(), size.min(MAX_TEXT))
                 });
             }
@@ -49,7 +49,7 @@ pub(super) unsafe fn call(
 const MAX_TEXT: usize = 1024;
 
 #[cold]
-fn tell(reason: &LibraryError, place: &mut [u8]) {
+fn write_error(reason: &LibraryError, place: &mut [u8]) {
     let text = reason.to_string();
     let Some((last, room)) = place.split_last_mut() else {
         return;
@@ -143,4 +143,25 @@ pub(super) unsafe fn list<'a, T>(data: *const T, len: usize) -> &'a [T] {
     }
     // SAFETY: by the caller's contract.
     unsafe { core::slice::from_raw_parts(data, len.min(1000)) }
+}
+
+/// Writes a limiter's answer to `result`. Returns its code.
+pub(super) fn tell(incoming: &Incoming, result: &mut RawResult) -> c_int {
+    let seconds = |millis: u64| millis as f64 / 1000.0;
+    *result = RawResult {
+        rate: incoming.rate.to_f64(),
+        remaining: incoming.remaining.to_f64(),
+        delay: seconds(incoming.delay),
+        retry_after: incoming.retry_after.map_or(-1.0, seconds),
+    };
+    match incoming.is_admitted {
+        true => OK,
+        false => REJECTED,
+    }
+}
+
+/// Converts a weight: `NGX_RATE_LIMITING_SLIDING` stands for a sliding window's own weight.
+#[inline]
+pub(super) fn weight(given: f64) -> Option<f64> {
+    (given != SLIDING).then_some(given)
 }

@@ -2,16 +2,15 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use super::answer::{self, tell};
-use super::call::{bytes, call};
+use super::call::{bytes, call, tell, weight as weight_of};
 use super::define::no_place;
 use super::question::TellBroker;
 use super::types::{Handle, OK, RawResult};
 use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Increment};
 use crate::nginx::conf::{FoundNamespace, LibraryError, MainConf};
+use crate::nginx::event_loop::NgxClock;
 use crate::nginx::sync as syncs;
-use crate::nginx::time::NgxClock;
 use crate::policy::namespace::SyncMode;
 
 /// `increment`
@@ -34,7 +33,7 @@ pub(super) unsafe extern "C" fn increment(
     let (key, rate) = unsafe { (bytes(key, key_len), rate.as_mut()) };
     let count = |main: &'static MainConf| {
         let rate = rate.ok_or_else(|| no_place("rate"))?;
-        let increment = Increment::new(key, window_size, value, answer::weight(weight))?;
+        let increment = Increment::new(key, window_size, value, weight_of(weight))?;
         let AskedHits { key, cost, weight, .. } = increment.asked;
         let hits = main.library().with_found(found, |found| {
             if found.synchronous.is_some() {
@@ -69,7 +68,7 @@ pub(super) unsafe extern "C" fn sliding_window(
         let key = arguments::key(key)?;
         let size = arguments::window_size("window_size", window_size)?;
         let diff = diff.map(|it| arguments::difference("cur_diff", it)).transpose()?;
-        let weight = arguments::weight(answer::weight(weight))?;
+        let weight = arguments::weight(weight_of(weight))?;
         let hits = main.library().with_found(found, |found| {
             found.with_windows(size, |windows| windows.sliding_window(key, diff, weight, &NgxClock))
         })?;

@@ -1,14 +1,13 @@
 //! The library's functions in C, for other modules of this nginx, and for Lua, as declared in
 //! `src/api/ngx_rate_limiting.h`.
 //!
-//! - [`types`]: the declarations of the header; [`call`]: conversion of pointers and errors
+//! - [`types`]: the declarations of the header; [`call`]: conversion of pointers, results and errors
 //! - [`define`]: instances and namespaces; [`new_limiter`]: limiters
-//! - [`count`]: counting and reading; [`question`]: questions to stores; [`answer`]: results
+//! - [`count`]: counting and reading; [`question`]: questions to stores
 //!
 //! Each function converts its pointers to references once, and uses them only until it returns. It
 //! keeps only `ready` and its `data`, until `ready` is called or the ticket is forgotten.
 
-mod answer;
 mod call;
 mod count;
 mod define;

@@ -4,8 +4,7 @@ use core::cell::RefCell;
 use core::ffi::{c_char, c_int, c_void};
 use std::rc::Rc;
 
-use super::answer::{self, tell};
-use super::call::{bytes, call};
+use super::call::{bytes, call, tell, weight as weight_of};
 use super::define::no_place;
 use super::types::{Handle, RawReady, RawResult, RawWait, WAIT};
 use crate::broker::shared::message::Reply;
@@ -14,12 +13,10 @@ use crate::engine::functions::arguments::ArgumentError;
 use crate::engine::{AskedHits, Incoming, Increment, StoreQuestion, TellDecider};
 use crate::nginx::conf::{LibraryError, LibraryLimiter, MainConf, Synchronous};
 use crate::nginx::cycle::Cycle;
-use crate::nginx::event_loop::OfEventLoop;
-use crate::nginx::guard::guard;
+use crate::nginx::event_loop::{NgxClock, OfEventLoop, guard};
 use crate::nginx::log::Log;
 use crate::nginx::store_wait::StoreWait;
 use crate::nginx::sync;
-use crate::nginx::time::NgxClock;
 use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
 use crate::store::contract::decision::{Answer, Question};
@@ -92,8 +89,7 @@ pub(super) unsafe extern "C" fn increment_async(
     // SAFETY: by the contract in the header.
     let (key, wait, result) = unsafe { (bytes(key, key_len), wait.as_mut(), result.as_mut()) };
     let count = |main: &'static MainConf| {
-        let Increment { size, asked } =
-            Increment::new(key, window_size, value, answer::weight(weight))?;
+        let Increment { size, asked } = Increment::new(key, window_size, value, weight_of(weight))?;
         let limiter = main.library().with_found(found, |found| found.unlimited(size))?;
         ask(&limiter, asked, wait, result)
     };

@@ -9,7 +9,7 @@ use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use super::reading::Conf;
 use crate::conf::words::block::{Block, BlockStep};
 use crate::conf::words::message::ConfError;
-use crate::nginx::guard::guard;
+use crate::nginx::event_loop::guard;
 
 /// Reads the block that follows.
 ///

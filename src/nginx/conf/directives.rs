@@ -6,7 +6,9 @@
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use nginx_sys::{
@@ -17,20 +19,20 @@ use ngx::core::NGX_CONF_ERROR;
 use ngx::http::HttpModuleMainConf as _;
 
 use super::blocks;
-use super::content::ContentHandlers;
-use super::files::ConfFiles;
 use super::location::LocationConf;
-use super::reading::Conf;
+use super::reading::{Conf, ContentHandlers};
 use super::text::Text;
 use crate::conf::level::OTHER_CONTENT;
 use crate::conf::reader::{ConfDirective, ConfReader, DIRECTIVES, DirectiveContext};
 use crate::conf::words::block::Block;
 use crate::conf::words::message::{ConfError, Message, Origin};
-use crate::conf::words::nginx::Nginx;
+use crate::conf::words::nginx::{Files, Nginx};
 use crate::conf::words::settings::Content;
-use crate::nginx::guard::guard;
+use crate::nginx::event_loop::guard;
 use crate::nginx::module::Module;
 use crate::nginx::zone::Zone;
+use crate::store::contract::options::TlsOptions;
+use crate::store::net::tls::{TlsClient, TlsError};
 
 /// nginx's array of the directives, which ends with an empty one.
 pub(crate) static mut COMMANDS: [ngx_command_t; DIRECTIVES.len() + 1] = commands();
@@ -181,5 +183,32 @@ impl Nginx for Host<'_, '_> {
     fn files(&self) -> ConfFiles {
         let prefix = self.directory();
         ConfFiles { prefix }
+    }
+}
+
+/// Reads files, with paths relative to a directory.
+#[derive(Debug)]
+pub(crate) struct ConfFiles {
+    pub(crate) prefix: PathBuf,
+}
+
+impl Files for ConfFiles {
+    fn path(&self, written: &Path) -> PathBuf {
+        self.prefix.join(written)
+    }
+
+    /// The length is limited, since a device may have no end.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        const MOST: u64 = 1 << 20;
+        let mut content = Vec::new();
+        let len = File::open(path)?.take(MOST).read_to_end(&mut content)?;
+        if len as u64 == MOST {
+            return Err(io::Error::other("larger than 1 MiB"));
+        }
+        Ok(content)
+    }
+
+    fn check_tls(&self, tls: &TlsOptions) -> Result<(), TlsError> {
+        TlsClient::new(tls).map(|_| ())
     }
 }

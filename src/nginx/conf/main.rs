@@ -11,11 +11,11 @@ use std::sync::Arc;
 use nginx_sys::{NGX_LOG_ALERT, NGX_LOG_WARN};
 use ngx::http::HttpModuleMainConf;
 
-use super::content::ContentHandlers;
 use super::directives::Host;
 use super::library::Library;
 use super::location::LocationConf;
 use super::reading::Conf;
+use super::reading::ContentHandlers;
 use super::rules::RuleSet;
 use super::served::{LateNamespaces, Lent, ServedNamespace, ServedNamespaces, Synchronous};
 use super::text::Text;

@@ -19,8 +19,8 @@ use ngx::http::{
     NgxHttpCoreModule,
 };
 
-use super::content::ContentHandler;
 use crate::conf::words::message::{ConfError, Message, Origin};
+use crate::conf::words::settings::Content;
 use crate::nginx::log;
 use crate::nginx::log::Log;
 use crate::nginx::module::Module;
@@ -339,5 +339,25 @@ impl HttpModuleConfExt for Conf<'_> {
     unsafe fn http_location_conf_unchecked<T>(&self, module: &ngx_module_t) -> Option<NonNull<T>> {
         // SAFETY: nginx is reading a level of the `http` block; the caller vouches for the type.
         unsafe { self.raw().http_location_conf_unchecked(module) }
+    }
+}
+
+/// nginx's callback for a location's content.
+pub(crate) type ContentHandler = unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t;
+
+/// The content handlers, which are set before the configuration is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContentHandlers {
+    pub(crate) api: ContentHandler,
+    pub(crate) metrics: ContentHandler,
+}
+
+impl ContentHandlers {
+    /// Returns the handler of `content`.
+    pub(crate) fn of(self, content: Content) -> ContentHandler {
+        match content {
+            Content::Api { .. } => self.api,
+            Content::Metrics => self.metrics,
+        }
     }
 }

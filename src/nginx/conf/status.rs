@@ -18,7 +18,7 @@ use crate::engine::api::Counting;
 use crate::engine::report::status::{
     Build, NamespaceStatus, PolicyStatus, Status, StoreStatus, ZoneStatus,
 };
-use crate::nginx::time::NgxClock;
+use crate::nginx::event_loop::NgxClock;
 use crate::nginx::zone::Zone;
 use crate::policy::window::Clock as _;
 use crate::table::{CounterTable, LookedAt, Pending, SyncState};

@@ -12,7 +12,7 @@ use ngx::core::NGX_CONF_ERROR;
 use ngx::http::{HttpModule as _, HttpModuleLocationConf as _};
 
 use super::reading::{Conf, commands_of};
-use crate::nginx::guard::guard;
+use crate::nginx::event_loop::guard;
 use crate::nginx::module::Module;
 
 /// The watched directives, by module.

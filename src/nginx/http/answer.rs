@@ -8,7 +8,8 @@ use nginx_sys::{
 };
 
 use super::context::{Context, Delay, Response};
-use super::{error_page, grpc, respond};
+use super::error_page;
+use super::respond::{self, put};
 use crate::engine::Charge;
 use crate::engine::api::escaped;
 use crate::nginx::conf::{BodyPart, EvaluationError, RejectionBody, Text};
@@ -55,8 +56,8 @@ pub(super) fn reject(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t 
     let status = context.status();
     match status {
         CLOSE => CLOSE,
-        _ if grpc::is_call(request) => {
-            grpc::answer(request, grpc::RESOURCE_EXHAUSTED, "rate limit exceeded")
+        _ if is_grpc_call(request) => {
+            answer_grpc(request, GRPC_RESOURCE_EXHAUSTED, "rate limit exceeded")
         }
         // As a phase handler's return value, these statuses have another meaning for nginx: the
         // client closed the connection, or a TLS error.
@@ -111,8 +112,8 @@ fn text_of(body: &RejectionBody<Text>, request: &Request<'_>) -> Result<Vec<u8>,
 /// Answers a request about which no store could decide.
 #[cold]
 fn unavailable(request: &Request<'_>) -> ngx_int_t {
-    if grpc::is_call(request) {
-        return grpc::answer(request, grpc::UNAVAILABLE, "rate limits are not known");
+    if is_grpc_call(request) {
+        return answer_grpc(request, GRPC_UNAVAILABLE, "rate limits are not known");
     }
     UNAVAILABLE
 }
@@ -175,4 +176,33 @@ impl fmt::Display for ShownLimit<'_> {
             context.place_of(charge).unwrap_or_default(),
         )
     }
+}
+
+/// gRPC status of a rejected call.
+const GRPC_RESOURCE_EXHAUSTED: &str = "8";
+
+/// gRPC status of a call about which no store could decide.
+const GRPC_UNAVAILABLE: &str = "14";
+
+/// Returns whether the content type of a main request is gRPC's. A subrequest is never a gRPC call.
+fn is_grpc_call(request: &Request<'_>) -> bool {
+    const TYPE: &[u8] = b"application/grpc";
+    request.is_main()
+        && request
+            .content_type()
+            .get(..TYPE.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(TYPE))
+}
+
+/// Sends the whole response to a gRPC call, which has status 200. Returns the phase handler's return
+/// value. It is "Trailers-Only" of
+/// <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+fn answer_grpc(request: &Request<'_>, status: &'static str, message: &'static str) -> ngx_int_t {
+    let headers = put(request, "grpc-status", status.as_bytes())
+        .and_then(|()| put(request, "grpc-message", message.as_bytes()));
+    if headers.is_none() {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+    }
+    let content_type = request.content_type();
+    respond::without_body(request, NGX_HTTP_OK as ngx_int_t, Some(content_type))
 }

@@ -16,12 +16,9 @@ use super::context::{self, Context, ContextSlot, Response, Room};
 use super::{deferred, delayed, evaluate, synchronous};
 use crate::engine::Evaluation;
 use crate::nginx::conf::{Conf, EvaluationError, LocationConf, MainConf, Phase, RuleSet};
-use crate::nginx::guard::guard;
-use crate::nginx::hold;
+use crate::nginx::event_loop::{NgxClock, guard, measured, random_up_to, sample};
 use crate::nginx::module::Module;
-use crate::nginx::random::random_up_to;
 use crate::nginx::request::Request;
-use crate::nginx::time::NgxClock;
 use crate::table::Outcome;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
@@ -69,7 +66,7 @@ fn handle(request: &Request<'_>, phase: Phase) -> ngx_int_t {
         match slot.get() {
             // A request is counted once, by the first location with rules.
             Some(_) => Ok(DECLINED),
-            None if hold::sample() => decide_measured(request, slot, conf, rules),
+            None if sample() => decide_measured(request, slot, conf, rules),
             None => decide(request, slot, conf, rules),
         }
         .unwrap_or(SERVER_ERROR)
@@ -86,7 +83,7 @@ fn decide_measured<'r>(
 ) -> Result<ngx_int_t, EvaluationError> {
     let limit = rules.active().rules.iter().find_map(|rule| rule.limits.first());
     let table = limit.map(|limit| limit.bound.table());
-    hold::measured(table, || decide_rarely(request, slot, conf, rules))
+    measured(table, || decide_rarely(request, slot, conf, rules))
 }
 
 /// Calls [`decide`] without inlining it.

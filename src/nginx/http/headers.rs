@@ -7,7 +7,7 @@ use nginx_sys::{
 
 use super::context::{self, Context, Response};
 use super::respond::{put, remove};
-use crate::nginx::guard::guard;
+use crate::nginx::event_loop::guard;
 use crate::nginx::memory::PoolText;
 use crate::nginx::request::Request;
 use crate::policy::headers::{HeaderSink, HeaderText, ToldLimits, retry_after};

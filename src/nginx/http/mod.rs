@@ -5,7 +5,7 @@
 //! - [`held`]: requests that resume in a later turn of the event loop
 //! - [`synchronous`]: requests that wait for a store's decision; [`reserves`]: requests that are
 //!   decided from this node's reserve; [`delayed`]: requests that a rate delays
-//! - [`answer`], [`error_page`], [`grpc`], [`respond`]: log lines and rejections; [`headers`],
+//! - [`answer`], [`error_page`], [`respond`]: log lines and rejections; [`headers`],
 //!   [`variables`]: the decision for clients and logs
 //! - [`api`]: the JSON API and the Prometheus page
 
@@ -16,7 +16,6 @@ mod deferred;
 pub(super) mod delayed;
 mod error_page;
 mod evaluate;
-mod grpc;
 pub(super) mod handler;
 pub(super) mod headers;
 pub(super) mod held;

@@ -14,11 +14,11 @@ use crate::engine::{
     conclude, spend,
 };
 use crate::nginx::conf::{LocationConf, RuleSet};
-use crate::nginx::event_loop::{EventTimer, OfEventLoop, monotonic, monotonic_millis};
-use crate::nginx::random::random_up_to;
+use crate::nginx::event_loop::{
+    EventTimer, NgxClock, OfEventLoop, monotonic, monotonic_millis, random_up_to,
+};
 use crate::nginx::request::Request;
 use crate::nginx::sync;
-use crate::nginx::time::NgxClock;
 use crate::store::contract::decision::Few;
 use crate::table::Outcome;
 

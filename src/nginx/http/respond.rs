@@ -9,6 +9,7 @@ use nginx_sys::{
     ngx_pcalloc, ngx_str_t, ngx_table_elt_t,
 };
 
+use crate::engine::api::{ApiError, MEDIA_TYPE};
 use crate::nginx::request::Request;
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
@@ -199,4 +200,20 @@ unsafe fn with_chain(
         }
         ngx_http_output_filter(raw, chain)
     }
+}
+
+/// Sends a response with a JSON body. Returns the content handler's return value.
+pub(super) fn with_json(request: &Request<'_>, status: u16, body: &str) -> ngx_int_t {
+    let status = ngx_int_t::try_from(status).unwrap_or(SERVER_ERROR);
+    with_body(request, status, MEDIA_TYPE, body.as_bytes())
+}
+
+/// Sends an error of the API.
+pub(super) fn refuse(request: &Request<'_>, error: &ApiError) -> ngx_int_t {
+    if let Some(allow) = error.allow
+        && put(request, "Allow", allow.as_bytes()).is_none()
+    {
+        return SERVER_ERROR;
+    }
+    with_json(request, error.status, &error.to_json())
 }

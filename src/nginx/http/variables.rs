@@ -12,7 +12,7 @@ use ngx::ngx_string;
 use super::context::{self, Context};
 use crate::engine::Charge;
 use crate::nginx::conf::Conf;
-use crate::nginx::guard::guard;
+use crate::nginx::event_loop::guard;
 use crate::nginx::memory::PoolText;
 use crate::nginx::request::Request;
 use crate::policy::headers;

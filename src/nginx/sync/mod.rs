@@ -25,9 +25,7 @@ use nginx_sys::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_event_t};
 
 use super::conf::{LateNamespace, SyncedNamespace};
 use super::cycle;
-use super::event_loop::{EndOfTurn, EventTimer, OfEventLoop, monotonic_millis};
-use super::guard::guard;
-use super::hold::measured;
+use super::event_loop::{EndOfTurn, EventTimer, OfEventLoop, guard, measured, monotonic_millis};
 use super::log::{self, Log};
 use crate::broker::shared::message::Reply;
 use crate::broker::{Bells, Broker, Client, DecidingStore, EventFd, Severity, SharedQueues};

@@ -16,12 +16,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use futures_util::future::{try_join, try_join_all, try_join3};
 
-use super::Cassandra;
-use super::charges::answers::answers;
-use super::charges::certainty::FullCounters;
+use super::charges::certainty::{FullCounters, answers};
 use super::charges::charger::{Chargers, Writers};
 use super::counters::{self, RowToSet};
-use super::epoch;
 use super::failure::CqlFault;
 use super::log::Changed;
 use super::name::Partition;
@@ -29,6 +26,7 @@ use super::position::Progress;
 use super::push::{record_changes, record_node};
 use super::session::statements::Cql;
 use super::session::{Connected, rows};
+use super::{Cassandra, epoch};
 use crate::policy::algorithm::StoredKind;
 use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::{Decided, Decider, Question};

@@ -1,4 +1,4 @@
-//! Replaces `tls` in a build without the feature `tls`.
+//! Replaces `tls` in a build without the feature `tls`, so it is a file of its own.
 
 use core::fmt;
 use std::io;

@@ -32,9 +32,7 @@
 )]
 
 #[doc(hidden)]
-pub mod absolute;
-#[doc(hidden)]
-pub mod added;
+pub mod abilities;
 #[doc(hidden)]
 pub mod batches;
 #[doc(hidden)]
@@ -47,13 +45,9 @@ pub mod counters;
 pub mod decisions;
 #[doc(hidden)]
 pub mod epochs;
-#[doc(hidden)]
-pub mod living;
 mod node;
 #[cfg(test)]
 mod others;
-#[doc(hidden)]
-pub mod snapshots;
 
 use core::future::Future;
 use core::time::Duration;
@@ -153,29 +147,29 @@ macro_rules! conformance_tests {
     };
     ($fixture:ty, Snapshots) => {
         $crate::testing::conformance::conformance_tests! { $fixture:
-            snapshots::nodes_read_what_others_pushed,
+            abilities::nodes_read_what_others_pushed,
         }
     };
     ($fixture:ty, Added) => {
         $crate::testing::conformance::conformance_tests! { $fixture:
-            added::totals_saturate,
-            added::under_another_identity_a_batch_is_the_first,
+            abilities::totals_saturate,
+            abilities::under_another_identity_a_batch_is_the_first,
         }
     };
     ($fixture:ty, Absolute) => {
         $crate::testing::conformance::conformance_tests! { $fixture:
-            absolute::occupancies_of_a_counter_add_up,
-            absolute::a_batch_that_comes_late_leaves_newer_counts,
-            absolute::a_repeat_may_lack_what_was_evicted,
-            absolute::sums_saturate,
+            abilities::occupancies_of_a_counter_add_up,
+            abilities::a_batch_that_comes_late_leaves_newer_counts,
+            abilities::a_repeat_may_lack_what_was_evicted,
+            abilities::sums_saturate,
         }
     };
     // Of a store that counts the nodes that live, beside the others.
     ($fixture:ty, Nodes) => {
         $crate::testing::conformance::conformance_tests! { $fixture:
-            living::nodes_that_live_are_counted,
-            living::a_node_that_says_nothing_for_long_does_not_live,
-            living::a_node_that_asks_lives_in_its_namespace,
+            abilities::nodes_that_live_are_counted,
+            abilities::a_node_that_says_nothing_for_long_does_not_live,
+            abilities::a_node_that_asks_lives_in_its_namespace,
         }
     };
     ($fixture:ty: $($group:ident :: $test:ident),* $(,)?) => {

@@ -5,20 +5,19 @@ use core::time::Duration;
 
 use nginx_sys::{NGX_DONE, NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_int_t};
 
-use super::json::{refuse, with_json};
 use crate::broker::Asker;
 use crate::broker::shared::message::Reply;
 use crate::engine::Report;
 use crate::engine::api::{self, AfterStore, ApiError, StoreCall};
 use crate::nginx::conf::Synchronous;
-use crate::nginx::http::held;
+use crate::nginx::event_loop::NgxClock;
 use crate::nginx::http::held::Held;
 use crate::nginx::http::held::waiting::{OwnedWait, RequestWait, WaitingRequests};
-use crate::nginx::http::respond;
+use crate::nginx::http::respond::{refuse, with_json};
+use crate::nginx::http::{held, respond};
 use crate::nginx::request::Request;
 use crate::nginx::store_wait::StoreWait;
 use crate::nginx::sync::{self, SyncWaiter};
-use crate::nginx::time::NgxClock;
 use crate::store::contract::decision::Answer;
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;

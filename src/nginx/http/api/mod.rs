@@ -1,9 +1,7 @@
 //! `ratelimit_api`: zones, namespaces and counters as JSON, and the live page for browsers.
 
 pub(crate) mod awaited;
-mod json;
-pub(crate) mod metrics;
-mod pages;
+pub(crate) mod pages;
 
 use core::time::Duration;
 
@@ -13,21 +11,17 @@ use nginx_sys::{
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
-use crate::nginx::conf::{Content, LocationConf, MainConf, Synchronous};
-use crate::nginx::guard::guard;
-use crate::nginx::hold::measured;
-use crate::nginx::module::Module;
-use crate::nginx::request::{Request, bytes};
-use crate::nginx::sync;
-use crate::nginx::time::NgxClock;
-
 use crate::engine::api::{
     self, ApiCall, ApiError, Health, MEDIA_TYPE, Overview, OverviewCall, OverviewDetail, PAGE,
     PAGE_HEADERS, PAGE_TYPE, Sender, StoreCall,
 };
-use crate::nginx::http::respond;
+use crate::nginx::conf::{Content, LocationConf, MainConf, Synchronous};
+use crate::nginx::event_loop::{NgxClock, guard, measured};
+use crate::nginx::http::respond::{self, refuse, with_json};
+use crate::nginx::module::Module;
+use crate::nginx::request::{Request, bytes};
+use crate::nginx::sync;
 use crate::policy::window::Clock as _;
-use json::{refuse, with_json};
 use pages::Steps;
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;

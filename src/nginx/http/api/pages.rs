@@ -1,21 +1,26 @@
-//! Long responses, which are written in steps over several turns of the event loop, so that no step
-//! blocks the worker for long. They are sent when they are complete.
+//! Long responses, such as the metrics. They are written in steps over several turns of the event
+//! loop, so that no step blocks the worker for long, and sent when they are complete.
 
 use core::cell::RefCell;
 use core::time::Duration;
 use std::time::Instant;
 
-use nginx_sys::{NGX_DONE, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, ngx_int_t};
+use nginx_sys::{
+    NGX_DONE, NGX_HTTP_GET, NGX_HTTP_HEAD, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_NOT_ALLOWED,
+    NGX_HTTP_OK, ngx_http_request_t, ngx_int_t, ngx_uint_t,
+};
+use ngx::http::HttpModuleMainConf as _;
 
 use crate::broker::Asker;
+use crate::engine::report::prometheus::{MEDIA_TYPE, Page};
 use crate::engine::report::status::Status;
 use crate::nginx::conf::Look;
-use crate::nginx::event_loop::EventTimer;
-use crate::nginx::hold::measured;
-use crate::nginx::http::held;
+use crate::nginx::event_loop::{EventTimer, guard, measured};
 use crate::nginx::http::held::Held;
 use crate::nginx::http::held::waiting::{RequestWait, WaitingRequests};
-use crate::nginx::http::respond;
+use crate::nginx::http::respond::put;
+use crate::nginx::http::{held, respond};
+use crate::nginx::module::Module;
 use crate::nginx::request::Request;
 use crate::table::CounterTable;
 
@@ -155,4 +160,27 @@ fn take_turn(id: u64) {
     let sent = held.with(|request| page.send(request));
     // SAFETY: the event loop calls this function as a timer; no reference to the request is left.
     unsafe { held.finalize(sent) };
+}
+
+/// nginx's callback for the content of a location with `ratelimit_metrics`: this node's metrics for
+/// Prometheus.
+pub(crate) unsafe extern "C" fn handle_metrics(request: *mut ngx_http_request_t) -> ngx_int_t {
+    guard(SERVER_ERROR, || {
+        // SAFETY: nginx passes a live request, and `answer_metrics` does not end it.
+        unsafe { Request::with(request, answer_metrics) }
+    })
+}
+
+fn answer_metrics(request: &Request<'_>) -> ngx_int_t {
+    if request.method() & (NGX_HTTP_GET | NGX_HTTP_HEAD) as ngx_uint_t == 0 {
+        return match put(request, "Allow", b"GET, HEAD") {
+            Some(()) => NGX_HTTP_NOT_ALLOWED as ngx_int_t,
+            None => SERVER_ERROR,
+        };
+    }
+    let Some(conf) = Module::main_conf(request) else {
+        return SERVER_ERROR;
+    };
+    let steps = of_status(conf.look(true), Page::new);
+    answer(request, conf.any_table(), MEDIA_TYPE, steps)
 }

@@ -14,15 +14,12 @@ use crate::engine::{
     unsent_charges,
 };
 use crate::nginx::conf::{Active, EvaluationError, LocationConf, RuleSet};
-use crate::nginx::event_loop::{OfEventLoop, monotonic};
+use crate::nginx::event_loop::{NgxClock, OfEventLoop, monotonic, random_up_to};
 use crate::nginx::http::context::{Context, ContextSlot, Renamed, Response, Room};
-use crate::nginx::log;
 use crate::nginx::module::Module;
-use crate::nginx::random::random_up_to;
 use crate::nginx::request::Request;
 use crate::nginx::store_wait::StoreWait;
-use crate::nginx::sync;
-use crate::nginx::time::NgxClock;
+use crate::nginx::{log, sync};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::store::contract::decision::{Answer, Few};

@@ -1,4 +1,5 @@
-//! Finds refusals that are certain, since they rest on charges that stay.
+//! Decides by the counts that were read, and finds refusals that are certain, since they rest on
+//! charges that stay.
 //!
 //! A count may include charges that another decider takes back within an exchange. So a counter is
 //! certainly full if it was found full for longer than exchanges take; until then a refusal is not
@@ -9,9 +10,10 @@ use std::collections::HashMap;
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 use crate::store::cassandra::name::Partition;
-use crate::store::contract::decision::{Answer, Certainty, Question};
+use crate::store::contract::decision::{Answer, Certainty, Few, Question};
 use crate::store::contract::strategy::Epoch;
 use crate::store::decide::asked::{AskedPlace, AskedPlaces};
+use crate::store::decide::stored::{StoredCount, admitted};
 
 /// Time in milliseconds for which a counter must refuse until that is certain: longer than a
 /// successful exchange takes.
@@ -123,4 +125,37 @@ fn name(epoch: Epoch, place: &AskedPlace<'_>, now: UnixMillis) -> (Epoch, Partit
     let (window, _) = place.window(now);
     let partition = Partition::of(place.key, place.size, window);
     (epoch, partition, place.key.into())
+}
+
+/// Decides about questions in their order. `counts` are the counts of the places, which the
+/// decisions change.
+///
+/// In the second decision, after other deciders' charges were read, questions that were refused at
+/// `first` stay refused, since nothing was charged for them.
+pub(crate) fn answers(
+    asked: &AskedPlaces<'_>,
+    questions: &[Question],
+    counts: &mut [StoredCount],
+    now: UnixMillis,
+    first: &[Answer],
+) -> Vec<Answer> {
+    let mut first = first.iter();
+    let mut answers = Vec::with_capacity(questions.len());
+    for (question, slots) in asked.with_slots(questions) {
+        let refused = first.next().filter(|it| it.admitted.contains(&false));
+        let admitted = match refused {
+            Some(refused) => refused.admitted.clone(),
+            None => admitted(question, slots, counts, now),
+        };
+        let is_charged = question.counts_rejected || !admitted.contains(&false);
+        let mut readings = Few::new();
+        for (index, (counter, slot)) in question.counters.iter().zip(slots).enumerate() {
+            if let Some(count) = counts.get_mut(*slot) {
+                count.ask(question, index, is_charged, now);
+                readings.push(count.reading(counter, now));
+            }
+        }
+        answers.push(Answer { admitted, readings, certainty: Certainty::Settled });
+    }
+    answers
 }

@@ -1,8 +1,7 @@
 //! Charges of decisions. Other nodes read them before it is known whether they stay.
 //!
-//! - [`charger`]: writes charges; [`certainty`]: finds refusals that rest on charges that stay;
-//!   [`answers`]: the decisions
+//! - [`charger`]: writes charges; [`certainty`]: the decisions, and refusals that rest on charges
+//!   that stay
 
-pub(super) mod answers;
 pub(super) mod certainty;
 pub(super) mod charger;

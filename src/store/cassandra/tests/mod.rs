@@ -1,6 +1,5 @@
 //! Runs the conformance suite with Cassandra, and tests what is specific to it.
 
-mod charges;
 #[cfg(all(test, feature = "measure"))]
 mod cost;
 mod nodes;

@@ -13,12 +13,12 @@ mod junk;
 mod keys;
 mod layouts;
 mod logs;
-#[cfg(test)]
-mod one_answer;
 mod sentinels;
 mod servers;
 
 use core::time::Duration;
+use std::io::{Read, Write};
+use std::sync::Arc;
 
 use super::Redis;
 use crate::store::contract::batch::PageStep;
@@ -30,10 +30,9 @@ use crate::store::redis::options::{RedisOptions, Topology};
 use crate::testing::conformance::{
     Listener, MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals, until,
 };
-use crate::testing::proxy::Proxy;
+use crate::testing::proxy::{Proxy, listen};
 use crate::testing::redis::{Server, connect, options};
 use crate::testing::server_tests::{failure, open};
-use one_answer::with_one_answer;
 
 mod servers_as_others_have_them {
     use crate::testing::server_tests::server_tests;
@@ -132,4 +131,25 @@ async fn until_applied(node: &mut Node<Redis>, batch: &Batch) -> Pushed {
     };
     let deadline = Duration::from_secs(60);
     tokio::time::timeout(deadline, pushing).await.expect("pushed")
+}
+
+/// Starts a server that is not Redis. It answers `PING` correctly, rejects `HELLO` as unknown, and answers
+/// everything else with `line`.
+fn with_one_answer(line: impl Into<String>) -> ServerAddress {
+    let line: Arc<str> = line.into().into();
+    listen(move |mut client| {
+        let mut buffer = [0; 65536];
+        while let Ok(length @ 1..) = client.read(&mut buffer) {
+            let asks = |command: &[u8]| {
+                let mut words = buffer[..length].windows(command.len());
+                words.any(|word| word == command)
+            };
+            let answer = match () {
+                () if asks(b"PING") => "+PONG",
+                () if asks(b"HELLO") => "-ERR unknown command 'HELLO'",
+                () => &*line,
+            };
+            let _ = client.write_all(format!("{answer}\r\n").as_bytes());
+        }
+    })
 }
