@@ -34,11 +34,19 @@ of_http='(ratelimit_(zone|store|namespace)|map|geo|log_format|limit_(req|conn)_z
 
 whole='^(load_module|http) '
 
+# upstreams BLOCK: prints the servers that the block names and does not define.
+upstreams() {
+    local name
+    while read -r name; do
+        grep -q "^ *upstream $name " <<<"$1" || echo "upstream $name { server 127.0.0.1:1; }"
+    done < <(grep -o 'http://[a-z_]*;' <<<"$1" | sed 's,http://,,; s/;//' | sort -u)
+}
+
 # configuration BLOCK: prints a complete configuration.
 configuration() {
     local name block=$1
     if grep -qE "$whole" <<<"$block"; then
-        sed "s,/path/to/this/repository,$root," <<<"$block"
+        sed "s,/path/to/this/repository,$root,; /^http {/r "<(upstreams "$block") <<<"$block"
         grep -q '^ *events ' <<<"$block" || echo 'events {}'
         return
     fi
@@ -46,9 +54,7 @@ configuration() {
     printf 'load_module %s;\nevents {}\nhttp {\n' "modules/$module_name.so"
     grep -q '\<ratelimit' <<<"$block" && ! grep -q '^ratelimit_zone ' <<<"$block" &&
         echo 'ratelimit_zone zone=of_the_document:12m;'
-    while read -r name; do
-        grep -q "^upstream $name " <<<"$block" || echo "upstream $name { server 127.0.0.1:1; }"
-    done < <(grep -o 'http://[a-z_]*;' <<<"$block" | sed 's,http://,,; s/;//' | sort -u)
+    upstreams "$block"
     while read -r name; do
         grep -q "^ratelimit_store $name " <<<"$block" || echo "ratelimit_store $name { strategy redis; }"
     done < <(sed -nE 's/^ *(.*\{ )?.*\<store +([a-z]+);.*/\2/p' <<<"$block" | sort -u)
