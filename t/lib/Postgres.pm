@@ -66,6 +66,7 @@ END
 port = $self->{port}
 listen_addresses = '127.0.0.1'
 unix_socket_directories = '$dir'
+password_encryption = 'scram-sha-256'
 fsync = off
 shared_buffers = 16MB
 END
