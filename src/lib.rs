@@ -29,8 +29,8 @@
 //!
 //! # A sync cycle
 //!
-//! 1. `nginx::sync::task::serve`: a task of the worker's thread for each namespace
-//! 2. [`engine::SyncDriver::run`]: begins a cycle in each period, and when a caller asks
+//! 1. `nginx::sync::tick`: a timer of each worker
+//! 2. [`engine::SyncDriver::run`], a task of the worker's thread: begins a cycle if one is due, and when a caller asks
 //! 3. [`engine::Syncer::sync`]: the shards of the namespace, a few side by side
 //! 4. `engine::sync::cycle`: the cycle of a shard; reads from top to bottom: lease, changes, push and fetch, apply, release
 //! 5. `table::sync::changes`, `table::sync::batches`: what changed, sealed under a number so that it is counted once

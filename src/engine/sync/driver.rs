@@ -42,8 +42,10 @@ pub enum SyncCommand {
         /// Called with the result.
         reply: Box<dyn FnOnce(SyncResult) + Send>,
     },
-    /// Sync once in each period from now on.
+    /// Sync once in each period from now on, by a timer of the driver.
     StartTimer,
+    /// Sync, unless the node was synced in this period: a period of the caller's timer has passed.
+    Tick,
     /// Push counters that are due early.
     Early,
     /// Push the remaining hits within these limits, and end.
@@ -55,7 +57,8 @@ pub enum SyncCommand {
 pub struct SyncTimes {
     /// Period of the cycles.
     pub period: Duration,
-    /// Whether the first cycle begins at once; otherwise a caller starts the timer.
+    /// Whether the driver has a timer of its own, and begins the first cycle at once. Otherwise a
+    /// caller starts that, or has one.
     pub recurs: bool,
     /// Whether a store without a channel is polled for other nodes' early pushes.
     pub polls: bool,
@@ -87,8 +90,9 @@ pub struct SyncDriver<'n, 'm, E, S, C, O> {
     observer: O,
     /// The cycle that callers wait for.
     requested: Option<RequestedSync>,
-    /// Time of the next cycle without a caller.
-    next: Duration,
+    /// Time of the next cycle that no caller waits for: when the timer is due, or when a failed
+    /// cycle is retried.
+    next: Option<Duration>,
     /// Failures of the store in a row.
     failures: u32,
     /// Periods in a row in which another user synced.
@@ -125,7 +129,7 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
             connect,
             observer,
             requested: None,
-            next: Duration::ZERO,
+            next: times.recurs.then_some(Duration::ZERO),
             failures: 0,
             idle: 0,
             early: EarlyTimer::default(),
@@ -155,7 +159,14 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
                 None => self.exchange().await,
                 Some(None) => return None,
                 Some(Some(SyncCommand::Finish(limits))) => return Some(limits),
-                Some(Some(SyncCommand::StartTimer)) => self.times.recurs = true,
+                Some(Some(SyncCommand::StartTimer)) => {
+                    self.times.recurs = true;
+                    self.next.get_or_insert(self.env.uptime());
+                }
+                // While the store is down, the pauses between retries may be longer.
+                Some(Some(SyncCommand::Tick)) => {
+                    self.next.get_or_insert(self.env.uptime());
+                }
                 Some(Some(SyncCommand::Early)) => self.early.schedule(self.env.uptime()),
                 Some(Some(SyncCommand::Sync { fetches_anew, reply })) => {
                     if fetches_anew {
@@ -183,10 +194,7 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
 
     /// Returns the time of the next cycle; `None` if none is due before a caller asks.
     fn next_cycle(&self) -> Option<Duration> {
-        match &self.requested {
-            Some(requested) => Some(requested.next),
-            None => self.times.recurs.then_some(self.next),
-        }
+        self.requested.as_ref().map_or(self.next, |requested| Some(requested.next))
     }
 
     /// Begins the exchange that is due.
@@ -204,7 +212,7 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
     }
 
     async fn sync(&mut self, began: Duration) {
-        self.next = began.saturating_add(self.times.period);
+        self.next = self.times.recurs.then(|| began.saturating_add(self.times.period));
         // Each user has a timer; the node syncs once in each period.
         if self.requested.is_none() && self.syncer.is_fresh(self.times.period, &self.env) {
             self.idle = self.idle.saturating_add(1);
@@ -289,7 +297,7 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
             Err(SyncError::Store(_) | SyncError::NoProgress(_)) => {
                 self.failures = self.failures.saturating_add(1);
                 let pause = self.env.back_off(self.failures);
-                self.next = self.env.uptime().saturating_add(pause);
+                self.next = Some(self.env.uptime().saturating_add(pause));
             }
         }
         self.observer.end(result, &self.store);

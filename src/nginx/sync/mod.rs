@@ -1,10 +1,11 @@
-//! Synced namespaces: each worker has a thread that runs the syncs.
+//! Synced namespaces: each worker has a timer for every namespace, and a thread that runs the
+//! syncs.
 //!
-//! The log belongs to nginx's event loop; the timers of syncs, their cycles and the store's
-//! connections belong to the thread, so that no datastore ever blocks the event loop. The thread
-//! wakes the event loop when it has results. All workers run the same code. A lease in shared
-//! memory decides, for each cycle, which worker syncs; a lock decides which worker asks stores
-//! about the requests of all workers.
+//! The timers and the log belong to nginx's event loop; the cycles and the store's connections
+//! belong to the thread, so that no datastore ever blocks the event loop. The thread wakes the
+//! event loop when it has results. All workers run the same code. A lease in shared memory decides,
+//! for each cycle, which worker syncs; a lock decides which worker asks stores about the requests
+//! of all workers.
 //!
 //! - [`thread`]: the thread; [`task`]: its [driver](crate::engine::SyncDriver) of each namespace
 //! - [`channel`]: its subscriptions to other nodes' pushes; [`wake`]: how it wakes the event loop
@@ -40,6 +41,9 @@ use wake::Wake;
 
 /// Most turns of the event loop in which questions are collected before they are sent.
 const MAX_TURNS: u32 = 8;
+/// Time until the first cycle in milliseconds, the shortest of nginx's timers. A new node is to
+/// know the current totals.
+const AT_ONCE: u64 = 1;
 /// Pause before a thread that the system has refused is started again.
 const START_AGAIN: Duration = Duration::from_secs(1);
 /// A timer that is later than this shows that the worker was stopped or got no CPU time.
@@ -70,8 +74,8 @@ struct Worker {
     /// Set while the system has refused a thread in place of one that has panicked.
     start_again: EventTimer<'static>,
     wake: Wake,
-    /// The synced namespaces, by their numbers in the thread.
-    namespaces: Vec<SyncedNamespace>,
+    /// The synced namespaces, by their numbers in the thread, with their timers.
+    namespaces: Vec<(SyncedNamespace, EventTimer<'static>)>,
     /// Clients that ask deciders; empty if no store decides, or the queues could not be created.
     clients: Vec<DeciderClient>,
     /// Brokers that ask the deciders: one for all workers, run by the thread of the worker that
@@ -215,6 +219,11 @@ unsafe extern "C" fn woken(_event: *mut ngx_event_t) {
     guard((), || take_results(0));
 }
 
+/// Timer callback of namespace `number`.
+fn tick(number: u64) {
+    with_worker(|worker| worker.tick(usize::try_from(number).unwrap_or(usize::MAX)));
+}
+
 /// Takes the results of the thread, and the replies of brokers.
 fn take_results(_: u64) {
     let replies = with_worker(|worker| {
@@ -240,7 +249,7 @@ fn take_results(_: u64) {
 fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
     let mut worker = WORKER.0.borrow_mut();
     let worker = worker.as_mut()?;
-    let table = worker.namespaces.first().map(|it| it.namespace.table());
+    let table = worker.namespaces.first().map(|(it, _)| it.namespace.table());
     Some(measured(table, || callback(worker)))
 }
 
@@ -387,7 +396,25 @@ impl Worker {
             }
         }
         self.thread.sync_also(&namespaces);
-        self.namespaces.extend(namespaces);
+        for namespace in namespaces {
+            let number = self.namespaces.len() as u64;
+            // nginx does not delay its exit for this timer.
+            let timer = EventTimer::new(self.log, tick, number).cancelable();
+            if !namespace.waits_for_caller {
+                timer.set(AT_ONCE);
+            }
+            self.namespaces.push((namespace, timer));
+        }
+    }
+
+    /// Begins a cycle of a namespace if the node was not synced in this period, and sets the timer
+    /// for the next period.
+    fn tick(&mut self, number: usize) {
+        if let Some((namespace, timer)) = self.namespaces.get(number) {
+            timer.set(u64::try_from(namespace.period.as_millis()).unwrap_or(u64::MAX));
+        }
+        // A thread that has ended wakes the event loop, which starts another one.
+        let _ = self.thread.tick(number);
     }
 
     /// Starts to sync a namespace that a caller has defined, and to ask its store if that decides.
@@ -448,7 +475,7 @@ impl Worker {
     /// Counts the hits that a question would have charged as lost.
     fn count_dropped(&self, question: &Question) {
         for counter in &question.counters {
-            let mut namespaces = self.namespaces.iter().map(|it| it.namespace);
+            let mut namespaces = self.namespaces.iter().map(|(it, _)| it.namespace);
             let namespace = namespaces.find(|it| *it.name() == counter.shard.namespace);
             if let Some(namespace) = namespace {
                 let table = namespace.table();
@@ -468,11 +495,12 @@ impl Worker {
         let Some(number) = self.number_of(namespace) else {
             return false;
         };
-        if let Some(namespace) = self.namespaces.get_mut(number) {
-            // A thread that is started again does not wait.
-            namespace.waits_for_caller = false;
+        if let Some((namespace, _)) = self.namespaces.get_mut(number)
+            && core::mem::take(&mut namespace.waits_for_caller)
+        {
+            self.tick(number);
         }
-        self.thread.start_timer(number)
+        true
     }
 
     /// Returns the number of a namespace in the thread. Starts the thread again if it has ended.
@@ -480,7 +508,7 @@ impl Worker {
         if self.thread.has_ended() {
             self.start_again();
         }
-        self.namespaces.iter().position(|it| *it.name == *namespace)
+        self.namespaces.iter().position(|(it, _)| *it.name == *namespace)
     }
 
     /// Takes the thread's results.
@@ -515,11 +543,18 @@ impl Worker {
             self.start_again.set(START_AGAIN.as_millis() as u64);
             return;
         };
-        thread.sync_also(&self.namespaces);
+        let namespaces: Vec<_> = self.namespaces.iter().map(|(it, _)| it.clone()).collect();
+        thread.sync_also(&namespaces);
         for broker in &self.brokers {
             thread.ask(broker.clone());
         }
         self.thread = thread;
+        // The last cycle may be lost.
+        for (namespace, timer) in &self.namespaces {
+            if !namespace.waits_for_caller {
+                timer.set(AT_ONCE);
+            }
+        }
     }
 
     /// Logs the end of a cycle, and keeps its waiter.
@@ -528,7 +563,7 @@ impl Worker {
         if let Some(waiter) = waiter {
             self.ended.push((waiter, report));
         } else if let Some(Report { pushed, fetched, .. }) = report
-            && let Some(SyncedNamespace { name, .. }) = self.namespaces.get(number)
+            && let Some((SyncedNamespace { name, .. }, _)) = self.namespaces.get(number)
         {
             log::debug(self.log, || {
                 format!("ratelimit_namespace \"{name}\": {pushed} pushed, {fetched} fetched")

@@ -100,8 +100,8 @@ async fn serve<S: Strategy>(
     let syncer = syncer.by_worker(u16::try_from(cycle::worker()).unwrap_or(u16::MAX));
     let times = SyncTimes {
         period: synced.period,
-        // The first cycle begins at once, so that a new node knows the current totals.
-        recurs: !synced.waits_for_caller,
+        // nginx has the timers.
+        recurs: false,
         polls: synced.is_early,
         patience: Duration::MAX,
     };

@@ -175,9 +175,10 @@ impl Thread {
         self.command(number, SyncCommand::Sync { fetches_anew: false, reply })
     }
 
-    /// Makes cycles of namespace `number` recur. Returns false if the thread has ended.
-    pub(super) fn start_timer(&self, number: usize) -> bool {
-        self.command(number, SyncCommand::StartTimer)
+    /// Syncs namespace `number`, unless the node was synced in this period. Returns false if the
+    /// thread has ended.
+    pub(super) fn tick(&self, number: usize) -> bool {
+        self.command(number, SyncCommand::Tick)
     }
 
     fn command(&self, number: usize, command: SyncCommand) -> bool {

@@ -73,9 +73,20 @@ fn finish(commands: &UnboundedSender<SyncCommand>) {
 
 /// Runs a driver in which `callers` ask for a sync. Returns their results, and those of all cycles.
 fn run(node: &Node, callers: usize, times: SyncTimes) -> (Vec<SyncResult>, Vec<SyncResult>) {
+    run_with(node, callers, [], times)
+}
+
+/// Runs a driver as [`run`] does, which gets these commands, too.
+fn run_with<const N: usize>(
+    node: &Node,
+    callers: usize,
+    more: [SyncCommand; N],
+    times: SyncTimes,
+) -> (Vec<SyncResult>, Vec<SyncResult>) {
     let syncer = Syncer::new(node.namespace, &[size()], Duration::from_millis(LIFETIME)).unwrap();
     let (sender, mut commands) = unbounded_channel();
     let recorder = Recorder { results: Rc::default(), commands: sender.clone() };
+    more.into_iter().for_each(|command| sender.send(command).ok().unwrap());
     let (answers, answered) = mpsc::channel();
     for _ in 0..callers {
         let (answers, ending) = (answers.clone(), sender.clone());
@@ -96,6 +107,19 @@ fn run(node: &Node, callers: usize, times: SyncTimes) -> (Vec<SyncResult>, Vec<S
 fn times() -> SyncTimes {
     let (period, patience) = (Duration::from_secs(3600), Duration::MAX);
     SyncTimes { period, recurs: false, polls: false, patience }
+}
+
+#[test]
+fn a_tick_syncs_once_and_leaves_the_pause_after_a_failure() {
+    let (store, nodes) = cluster(1);
+    nodes[0].hit(b"a", hits(1));
+    nodes[0].faults(&[Fault::Before, Fault::Before]);
+    let began = nodes[0].time.uptime();
+    let (_, results) = run_with(&nodes[0], 0, [SyncCommand::Tick, SyncCommand::Tick], times());
+    let failed: Vec<_> = results.iter().map(SyncResult::is_err).collect();
+    assert_eq!(failed, [true, true, false]);
+    assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 1000);
+    assert!(nodes[0].time.uptime() >= began + Ticking(nodes[0].time).back_off(1));
 }
 
 #[test]
