@@ -87,6 +87,16 @@ like(cell('syncs', 'api', 'Lag'), qr/^[\d.]+ (?:ms|s)\z/, 'the lag of the sync')
 is(cell('syncs', 'api', 'Result'), 'ok', 'its result');
 is($browser->evaluate(q{document.querySelectorAll('#syncs button').length}), 0, 'a sync is not offered, since the API is read-only');
 
+# A moment of the graph, by the keyboard.
+tab_to('#moment');
+$browser->press('Home');
+eventually(sub { $browser->text('#reading') }, sub { $_[0] =~ /^[\d:]+: the first counters\z/ }, 'the slider reads the first moment');
+$browser->press('ArrowRight');
+eventually(sub { $browser->text('#reading') }, sub { $_[0] =~ m{^[\d:]+: [\d.,]+ passed/s, [\d.,]+ rejected/s\z} }, 'and the next');
+is($browser->evaluate(q{document.querySelector('#moment').getAttribute('aria-valuetext') === document.querySelector('#reading').innerText}), 1, 'in words');
+is($browser->evaluate(q{document.querySelectorAll('#traffic .cursor').length}), 1, 'with a line in the graph');
+$browser->press('End');
+
 # The rules.
 my ($rule) = grep { $_->{counter} && $_->{counter} eq 'short' } @{get('namespaces/web/rules')->{rules}};
 is(cell('rules', $rule->{place}, 'Limits'), 'short: 2 per 6 s, fixed', 'a rule');

@@ -63,12 +63,15 @@ class Table {
     this.show([]);
   }
 
-  /** Shows rows, each an array of an identifier and the cells. */
-  show(rows) {
-    const shown = rows.slice(0, Table.ROWS);
-    const texts = shown.length ? rows.length - shown.length && `${rows.length - shown.length} more are not shown` : this.empty;
-    const wanted = shown.map(([id, ...cells]) => this.row(id, cells));
-    if (texts) wanted.push(this.note(texts));
+  /** Shows a row for each item: `rowOf` returns its identifier and its cells. */
+  show(items, rowOf) {
+    const wanted = items.slice(0, Table.ROWS).map(item => {
+      const [id, ...cells] = rowOf(item);
+      return this.row(id, cells);
+    });
+    const rest = items.length - wanted.length;
+    if (!wanted.length) wanted.push(this.note(this.empty));
+    else if (rest) wanted.push(this.note(`${amount(rest)} more are not shown.`));
     const active = document.activeElement;
     for (const [id, row] of this.rows) if (!wanted.includes(row)) this.rows.delete(id);
     for (const row of [...this.body.children]) if (!wanted.includes(row)) row.remove();
@@ -82,7 +85,8 @@ class Table {
   row(id, cells) {
     let row = this.rows.get(id);
     if (!row) {
-      const made = this.columns.map(([label, kind]) => make('td', { role: 'cell', class: kind, 'data-label': label }));
+      const made = this.columns.map(([label, kind], at) =>
+        make('td', { role: at ? 'cell' : 'rowheader', class: kind, 'data-label': label }));
       row = make('tr', { role: 'row' }, ...made);
       this.rows.set(id, row);
     }

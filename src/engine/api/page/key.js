@@ -33,7 +33,7 @@ function showLimited(entries, now, show) {
   const limited = entries.filter(entry => entry.isLimited).length;
   const until = entry => !entry.isLimited ? { text: 'no longer', kind: 'muted' } : entry.until === null ? { text: 'never admitted', kind: 'bad' } :
     { text: `${clock(entry.until)}, in ${duration(Math.max(.1, entry.until - now))}${entry.isDry ? ', dry run' : ''}`, kind: 'warn' };
-  tables.limited.show(shown.map(entry => {
+  tables.limited.show(shown, entry => {
     const text = decoded(entry.key);
     // A digest is in no path.
     const isDigest = /^sha256:/.test(entry.key);
@@ -42,7 +42,7 @@ function showLimited(entries, now, show) {
       until(entry), entry.rule === null ? '–' : `${entry.name ?? ''} ${entry.rule}`.trim(),
       amount(entry.rejected) + (entry.error ? ` ± ${amount(entry.error)}` : ''),
       entry.namespace + (entry.counter === null ? '' : `, counter ${entry.counter}`)];
-  }));
+  });
   setText(byId('limited-note'), `${amount(limited)} limited now; ${amount(entries.length)} rejected in the last minutes, on this node.`);
 }
 
@@ -63,7 +63,7 @@ async function showRules(names, loaded_at) {
       rule.limits.map(limit => `${textOf(limit.name) ?? '–'}: ${limitText(limit)}`).join('; '), textOf(rule.key) ?? '–', textOf(rule.counter) ?? '–',
       amount(numberOf(rule.cost)), textOf(rule.phase) ?? '–', rule.dry_run === true ? { text: 'yes', kind: 'warn' } : 'no']));
   }
-  tables.rules.show(rows);
+  tables.rules.show(rows, row => row);
 }
 
 /** Shows what the API says about the shown key. Throws a Failure. */
@@ -92,8 +92,9 @@ async function showKey(loaded_at, now) {
   // Windows at fixed times have a history that can be drawn.
   await Promise.all(limits.slice(0, 12).filter(limit => ['sliding', 'fixed'].includes(limit.type)).map(async limit => {
     const at = `window=${limit.window}&window_type=${limit.type}&counter=${encodeURIComponent(limit.counter ?? 'default')}`;
-    const read = await ask(inNamespace(asked.namespace, `/keys?${query}&${at}`));
-    limit.counts = Object.fromEntries(['current', 'previous', 'diff', 'window_start'].map(name => [name, numberOf(read[name])]));
+    // A store that is down may not know them. The limit has its count anyway.
+    const read = await ask(inNamespace(asked.namespace, `/keys?${query}&${at}`)).catch(() => null);
+    limit.counts = read && Object.fromEntries(['current', 'previous', 'diff', 'window_start'].map(name => [name, numberOf(read[name])]));
   }));
   if (asked === shownKey) showCounts(asked, limits, counters, now);
 }
@@ -104,7 +105,8 @@ function showCounts(asked, limits, counters, now) {
   const last = refused.find(limit => limit.until === null) ?? refused.reduce((last, limit) => !last || limit.until > last.until ? limit : last, null);
   const text = decoded(asked.key);
   if (last) {
-    const when = last.until === null ? 'and never admitted' : `until ${clock(last.until)}, in ${duration(Math.max(.1, last.until - now))}`;
+    // Without the time that is left, so that screen readers hear it once.
+    const when = last.until === null ? 'and never admitted' : `until ${clock(last.until)}`;
     setText(byId('verdict'), `${text} is limited by ${last.name} (${last.place}) ${when}.`, 'bad');
   } else if (limits.length) {
     setText(byId('verdict'), `${text} is admitted: no rule refuses its next request.`, 'ok');
@@ -116,7 +118,7 @@ function showCounts(asked, limits, counters, now) {
   const kind = type => type === 'fixed' ? 'sliding' : type;
   const others = counters.filter(one => !limits.some(limit => limit.window === one.window && kind(limit.type) === one.type && limit.counter === one.counter));
   byId('others-part').hidden = !others.length;
-  tables.others.show(others.map(one => [JSON.stringify(one), one.leak ?? windowText(one.window), one.type ?? '–', one.counter ?? 'shared', amount(one.rate)]));
+  tables.others.show(others, one => [JSON.stringify(one), one.leak ?? windowText(one.window), one.type ?? '–', one.counter ?? 'shared', amount(one.rate)]);
 }
 
 /** Draws a limit with the counts of the key. */

@@ -88,7 +88,7 @@ function fail(error) {
 async function go() {
   clearTimeout(timer);
   // A poll that is under way is followed by another.
-  const mine = polling = (polling ?? Promise.resolve()).then(poll);
+  const mine = polling = (polling ?? Promise.resolve()).then(poll).catch(fail);
   await mine;
   if (mine !== polling) return;
   clearTimeout(timer);

@@ -116,7 +116,7 @@ function showTraffic() {
 
 function showNamespaces(node, choose) {
   const chosen = byId('namespace').value;
-  tables.namespaces.show(node.namespaces.map(space => {
+  tables.namespaces.show(node.namespaces, space => {
     const history = histories.namespaces.get(space.name);
     const [passed, rejected] = [history.recent('passed'), history.recent('rejected')];
     const all = passed === null ? null : passed + rejected;
@@ -128,11 +128,11 @@ function showNamespaces(node, choose) {
       amount(space.passed), amount(space.rejected), amount(space.rejected_dry_run),
       { text: amount(space.error), kind: space.error ? 'warn' : null }, amount(space.hits), amount(space.keys), space.zone ?? '–',
       space.store ?? (space.sync_rate === 'off' ? 'none' : '–')];
-  }));
+  });
 }
 
 function showZones(node) {
-  tables.zones.show(node.zones.map(zone => {
+  tables.zones.show(node.zones, zone => {
     const fill = fillOf(zone);
     const history = histories.zones.get(zone.name);
     const evicted = name => {
@@ -141,7 +141,7 @@ function showZones(node) {
     };
     return [zone.name, zone.name, { node: meter(zone.name, fill) }, `${amount(zone.keys)} of ${amount(zone.capacity)}`, bytes(zone.size),
       amount(zone.ended), evicted('sent'), evicted('unsent')];
-  }));
+  });
 }
 
 /** Returns the bar of a zone's fill, which is kept. */
@@ -158,7 +158,7 @@ function meter(name, fill) {
 }
 
 function showStores(node) {
-  tables.stores.show(node.stores.map(store => {
+  tables.stores.show(node.stores, store => {
     const history = histories.stores.get(store.name);
     const points = history.points.map(({ time, rates }) => ({ time, rates: rates && { passed: rates.exchanges > 0 ? rates.exchange_seconds / rates.exchanges : 0 } }));
     const latency = latencyOf(store);
@@ -167,12 +167,12 @@ function showStores(node) {
       { text: { true: 'up', false: 'down' }[store.up] ?? 'not asked yet', kind: { true: 'ok', false: 'bad' }[store.up] ?? 'muted' },
       duration(latency), { node: kept(`store ${store.name}`, points, 'passed', null, label) }, perSecond(history.recent('exchanges')),
       amount(store.connects), store.clock_offset === null ? '–' : `${store.clock_offset > 0 ? '+' : ''}${duration(store.clock_offset)}`];
-  }));
+  });
 }
 
 function showSyncs(node) {
   const synced = node.namespaces.filter(space => space.sync_rate !== 'off' && space.store !== null);
-  tables.syncs.show(synced.map(space => {
+  tables.syncs.show(synced, space => {
     const { lag, kind } = lagOf(node, space);
     const isPeriodic = space.sync_rate > 0;
     const result = { ok: 'ok', error: 'error' }[space.last_result];
@@ -183,7 +183,7 @@ function showSyncs(node) {
       { text: amount(space.dropped_hits), kind: space.dropped_hits ? 'warn' : null },
       { text: amount(space.excess_hits), kind: space.excess_hits ? 'warn' : null },
       node.write ? { text: 'Sync now', label: `Sync ${space.name} now`, press: event => syncNow(space.name, event.currentTarget) } : ''];
-  }));
+  });
 }
 
 /** Syncs a namespace, and tells the result. */
