@@ -17,13 +17,15 @@
 //! From top to bottom, with one limit and no store:
 //!
 //! 1. `nginx::http::handler::handle`: nginx's phase handler; `decide_here` charges one limit after the other
-//! 2. `nginx::http::evaluate::each_limit`: the key, the hits and the cost of each rule
-//! 3. [`engine::Evaluation::charge`]: chooses by the kind of limit
-//! 4. [`table::CounterTable::add_at_home`]: hashes the key (`table::words::identity`), finds the slot
-//!    (`table::slots::probe`), and reads the window (`table::slots::columns`)
-//! 5. [`policy::algorithm`]: computes the rate from the counts of two windows; [`table::Admission`] compares it with the limit
-//! 6. `table::count::counting::add_at`: adds the hits by a compare-and-swap of one word
+//! 2. `nginx::http::evaluate::each_limit`: the key (`nginx::conf::location`, `text`, `variable`), the hits and the cost
+//!    of each rule (`nginx::conf::rules`)
+//! 3. [`engine::Evaluation::charge`]: chooses by the kind of limit (`engine::request::bound_limit`)
+//! 4. [`table::CounterTable::add_at_home`], in `table::count::counting`: hashes the key (`table::words::identity`), finds
+//!    the slot (`table::slots::probe`), and reads the window (`table::slots::columns`)
+//! 5. [`policy::algorithm`]: computes the rate from the counts of two windows, and compares it with the limit
+//! 6. `table::count::counting::count_in`: adds the hits by a compare-and-swap of one word
 //! 7. [`engine::Evaluation::finish`]: refunds what was charged if a limit refused, and counts the outcome
+//!    (`engine::request::charge`, `table::zone::event_lines`)
 //! 8. `nginx::http::context`: keeps the verdicts with the request; `nginx::http::answer` logs, and rejects
 //! 9. `nginx::http::headers`: writes them into the response, by [`policy::headers`]
 //!
@@ -40,13 +42,16 @@
 //!
 //! # A synchronous request
 //!
-//! 1. `nginx::http::synchronous::decide`: evaluates, and asks no store if a limit refuses without it
-//! 2. `engine::request::synchronous::questions`: the questions to each store
-//! 3. `nginx::http::held::suspension`: asks one store after the other, and suspends the request meanwhile
-//! 4. `broker::client`, `broker::shared::ring`: the questions of one turn of the event loop, to the broker
+//! 1. `nginx::http::synchronous::decide`: evaluates the keys and costs as above
+//! 2. `nginx::http::held::suspension`: suspends the request, and asks one store after the other;
+//!    [`engine::PendingDecision`] has the next question, unless a limit refuses without a store
+//! 3. `engine::request::synchronous::questions`: the questions to each store
+//! 4. `nginx::sync::ask`, `broker::client`, `broker::shared::ring`: the questions of one turn of the event loop, to the broker
 //! 5. `broker::serving::dispatcher`, `backlog`, `exchange`: the questions of all workers, in one exchange with the store
 //! 6. [`store::contract::decision::Decider`]: the store decides
-//! 7. `nginx::http::synchronous::go_on`: wakes the request; [`engine::conclude`] decides by the answers, or `on_error` does
+//! 7. `nginx::sync::woken`: takes the answers; `nginx::lifecycle` passes them to those who asked
+//! 8. `nginx::http::synchronous::take_replies`: wakes the request; [`engine::PendingDecision`] concludes from the answers,
+//!    or `on_error` decides
 
 // The layouts of futures that wait for futures go deep: a sync's, in a test, in a store's.
 #![recursion_limit = "256"]

@@ -36,8 +36,7 @@ pub use serving::serve::{Broker, DeciderSource, DeciderTasks, DecidingStore};
 #[cfg(not(loom))]
 pub use serving::store_event::{KnownBefore, Observer, Severity, StoreEvent, WatchedStore};
 pub use shared::breaker::{Breaker, Circuit};
-pub use shared::doorbell::Doorbell;
-pub use shared::ring::{CACHE_LINE, Ring};
+pub use shared::ring::{CACHE_LINE, Doorbell, Ring};
 #[cfg(not(loom))]
 pub use shared::shared_queues::SharedQueues;
 #[cfg(not(loom))]

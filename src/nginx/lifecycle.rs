@@ -20,7 +20,7 @@ use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf, watch
 use super::cycle::{self, Cycle};
 use super::event_loop::guard;
 use super::http::api::{awaited, pages};
-use super::http::held::suspensions;
+use super::http::held::suspension;
 use super::http::{api, context, delayed, handler, headers, reserves, synchronous, variables};
 use super::log::{self, Log};
 use super::module::Module;
@@ -101,7 +101,7 @@ fn prepare(conf: &mut Conf<'_>) -> Option<()> {
     }
     let main = Module::main_conf_mut(conf)?;
     main.context_slot = context::add_slot(conf)?;
-    main.suspension_slot = suspensions::add_slot(conf)?;
+    main.suspension_slot = suspension::add_slot(conf)?;
     main.delay_slot = delayed::add_slot(conf)?;
     main.content_handlers =
         Some(ContentHandlers { api: api::handle, metrics: pages::handle_metrics });

@@ -5,12 +5,12 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::AsRawFd as _;
+use std::os::fd::RawFd;
 
 use super::breaker::Breaker;
-use super::doorbell::Doorbell;
 use super::message::messages;
-use super::ring::{CACHE_LINE, Ring};
+use super::ring::{CACHE_LINE, Doorbell, Ring};
 use super::store_clock::StoreClock;
 use super::tenure::Tenure;
 use crate::broker::wake::{EventFd, opened};

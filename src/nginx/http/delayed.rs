@@ -13,8 +13,7 @@ use ngx::ngx_string;
 
 use super::answer::{answer, log_delay};
 use super::context::{Context, Delay};
-use super::held::waiting::{OwnedWait, RequestWait, WaitingRequests};
-use super::held::{Waiting, WaitingParts};
+use super::held::{OwnedWait, RequestWait, Waiting, WaitingParts, WaitingRequests};
 use crate::broker::Asker;
 use crate::engine::BoundLimit;
 use crate::nginx::conf::{Conf, EvaluationError};

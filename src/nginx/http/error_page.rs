@@ -4,10 +4,10 @@
 use core::cell::Cell;
 
 use nginx_sys::{NGX_AGAIN, NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_http_err_page_t, ngx_int_t};
-use ngx::http::{HttpModuleLocationConf as _, NgxHttpCoreModule};
+use ngx::http::HttpModuleLocationConf as _;
+use ngx::http::NgxHttpCoreModule;
 
-use super::held::Waiting;
-use super::held::waiting::{RequestWait, WaitingRequests};
+use super::held::{RequestWait, Waiting, WaitingRequests};
 use crate::broker::Asker;
 use crate::nginx::event_loop::EndOfTurn;
 use crate::nginx::request::Request;

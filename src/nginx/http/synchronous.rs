@@ -10,9 +10,9 @@ use nginx_sys::{NGX_DECLINED, ngx_int_t};
 use super::context::{Context, ContextSlot, Room};
 use super::delayed;
 use super::evaluate;
+use super::held::suspension;
+use super::held::suspension::SuspensionSlot;
 use super::held::suspension::{RequestChecks, Suspension};
-use super::held::suspensions;
-use super::held::suspensions::SuspensionSlot;
 use super::reserves;
 use crate::broker::shared::message::Reply;
 use crate::nginx::conf::{EvaluationError, LocationConf, RuleSet};
@@ -30,8 +30,8 @@ pub(super) fn decide<'r>(
     conf: &'static LocationConf,
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {
-    let suspensions = suspensions::slot_of(request).ok_or(EvaluationError)?;
-    if let Some(suspended) = suspensions.get() {
+    let place = suspension::slot_of(request).ok_or(EvaluationError)?;
+    if let Some(suspended) = place.get() {
         let mut suspension = suspended.suspension.borrow_mut();
         if suspension.is_waiting() {
             return suspension.wait(request);
@@ -51,7 +51,7 @@ pub(super) fn decide<'r>(
     if !suspension.prepare() {
         return answer_if_decided(request, suspension.finish(request));
     }
-    suspend(request, suspensions, suspension)
+    suspend(request, place, suspension)
 }
 
 /// Answers a request. Admits it if another part of the same main request was decided on before.
@@ -84,14 +84,14 @@ fn suspend<'r>(
     slot: SuspensionSlot<'r>,
     suspension: Suspension<'r>,
 ) -> Result<ngx_int_t, EvaluationError> {
-    let suspended = suspensions::add(request, suspension, time_out).ok_or(EvaluationError)?;
+    let suspended = suspension::add(request, suspension, time_out).ok_or(EvaluationError)?;
     slot.set(Some(suspended));
     let mut suspension = suspended.suspension.borrow_mut();
     suspended.wait.begin(suspension.timeout);
     suspension.ask(&suspended.wait);
     if !suspension.is_waiting() {
         suspended.wait.end();
-        suspensions::remove(suspended.id);
+        suspension::remove(suspended.id);
         let context = suspension.finish(request);
         drop(suspension);
         return answer_if_decided(request, context);
@@ -107,14 +107,14 @@ pub(crate) fn take_replies(replies: Vec<Reply>) {
     for (id, answer) in replies {
         // A request that has ended, or was decided on without the store, is not registered any
         // more.
-        suspensions::with(id, |suspension, wait| suspension.take(answer, wait));
+        suspension::with(id, |suspension, wait| suspension.take(answer, wait));
         wake_if_decided(id);
     }
 }
 
 /// Resumes all requests that wait for the decision on request `id`, if it is made.
 fn wake_if_decided(id: u64) {
-    let decided = suspensions::with(id, |suspension, wait| {
+    let decided = suspension::with(id, |suspension, wait| {
         if suspension.is_waiting() {
             return None;
         }
@@ -125,16 +125,16 @@ fn wake_if_decided(id: u64) {
         return;
     }
     // Resuming the last one can end the main request, and with it all others.
-    while let Some(waiting) = suspensions::with(id, |it, _| it.next_waiting()).flatten() {
+    while let Some(waiting) = suspension::with(id, |it, _| it.next_waiting()).flatten() {
         // SAFETY: the event loop calls this function, which holds no reference to a request.
         unsafe { waiting.resume() };
     }
-    suspensions::remove(id);
+    suspension::remove(id);
 }
 
 /// Decides on a request without its store, which has not answered in time.
 fn time_out(id: u64) {
-    suspensions::with(id, |suspension, wait| {
+    suspension::with(id, |suspension, wait| {
         wait.record_timeout();
         suspension.fail();
     });
@@ -143,6 +143,6 @@ fn time_out(id: u64) {
 
 /// Decides on all suspended requests without their stores, which will not answer any more.
 pub(crate) fn fail_all() {
-    let ids = suspensions::ids();
+    let ids = suspension::ids();
     take_replies(ids.into_iter().map(|id| (id, None)).collect());
 }

@@ -1,10 +1,13 @@
-//! Requests that are suspended, and resume in a later turn of nginx's event loop.
+//! Requests that are suspended, and resume in a later turn of nginx's event loop; and their waits.
+//!
+//! A request owns its wait. The event loop finds a wait by a number, which timers and stores pass
+//! back; so no stale pointer is ever followed.
 
-pub(super) mod suspension;
-pub(crate) mod suspensions;
-pub(super) mod waiting;
+pub(crate) mod suspension;
 
-use core::ptr::fn_addr_eq;
+use core::cell::RefCell;
+use core::ops::Deref;
+use core::ptr::{NonNull, fn_addr_eq};
 
 use nginx_sys::{
     NGX_HTTP_CLIENT_CLOSED_REQUEST, NGX_OK, ngx_handle_read_event, ngx_http_core_run_phases,
@@ -13,6 +16,8 @@ use nginx_sys::{
     ngx_int_t, ngx_post_event, ngx_posted_events,
 };
 
+use crate::broker::{Asker, Waiters};
+use crate::nginx::event_loop::OfEventLoop;
 use crate::nginx::request::Request;
 use crate::store::contract::decision::Few;
 
@@ -240,5 +245,80 @@ unsafe extern "C" fn while_waiting(request: *mut ngx_http_request_t) {
         if (*(*request).connection).error() != 0 {
             ngx_http_finalize_request(request, NGX_HTTP_CLIENT_CLOSED_REQUEST as ngx_int_t);
         }
+    }
+}
+
+/// A kind of wait, as a type for each lifetime of a request.
+pub(crate) trait RequestWait: Sized + 'static {
+    /// The wait of one request.
+    type Of<'r>: 'r;
+}
+
+/// All waits of one kind in this worker.
+pub(crate) struct WaitingRequests<W: RequestWait>(
+    OfEventLoop<RefCell<Waiters<NonNull<W::Of<'static>>>>>,
+);
+
+/// The wait of a request, owned by the request.
+pub(crate) struct OwnedWait<'r, W: RequestWait> {
+    /// The number by which the wait is found.
+    pub(crate) id: u64,
+    all: &'static WaitingRequests<W>,
+    wait: W::Of<'r>,
+}
+
+impl<W: RequestWait> WaitingRequests<W> {
+    /// Creates an empty set. A store's replies to it carry `asker`.
+    pub(crate) const fn of(asker: Asker) -> Self {
+        WaitingRequests(OfEventLoop(RefCell::new(Waiters::of(asker))))
+    }
+
+    /// Registers a wait, which `make` creates for its number, and which the main request of
+    /// `request` owns. `None` without memory.
+    pub(crate) fn add<'r>(
+        &'static self,
+        request: &Request<'r>,
+        make: impl FnOnce(u64) -> W::Of<'r>,
+    ) -> Option<&'r OwnedWait<'r, W>> {
+        let id = self.0.0.borrow_mut().next_id();
+        let owned = request.own(OwnedWait { id, all: self, wait: make(id) })?;
+        self.0.0.borrow_mut().add(NonNull::from(&owned.wait).cast());
+        Some(owned)
+    }
+
+    /// Calls `callback` with the wait of request `id`, if it is registered.
+    pub(crate) fn with<T>(
+        &self,
+        id: u64,
+        callback: impl for<'r> FnOnce(&W::Of<'r>) -> T,
+    ) -> Option<T> {
+        let wait = self.0.0.borrow().get(id).copied()?;
+        // SAFETY: dropping a wait unregisters it, so a registered wait is live. Code that ends a
+        // request holds no reference to anything that the request owns.
+        Some(callback(unsafe { wait.as_ref() }))
+    }
+
+    /// Unregisters the wait of request `id`.
+    pub(crate) fn remove(&self, id: u64) {
+        self.0.0.borrow_mut().remove(id);
+    }
+
+    /// Returns the numbers of all waits.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.0.0.borrow().ids()
+    }
+}
+
+impl<'r, W: RequestWait> Deref for OwnedWait<'r, W> {
+    type Target = W::Of<'r>;
+
+    fn deref(&self) -> &W::Of<'r> {
+        &self.wait
+    }
+}
+
+impl<W: RequestWait> Drop for OwnedWait<'_, W> {
+    fn drop(&mut self) {
+        self.all.remove(self.id);
     }
 }

@@ -1,25 +1,28 @@
-//! The suspension of a request: the questions to stores, one after another, their answers, and the
-//! decision.
+//! Requests that wait for stores: the questions, one after another, their answers, and the decision.
+//! They are found by number, resumed at their deadlines, and removed when they end.
 
 use core::cell::{Cell, RefCell};
 use core::ptr;
 use core::time::Duration;
 
-use nginx_sys::{NGX_AGAIN, ngx_int_t};
+use nginx_sys::{NGX_AGAIN, ngx_int_t, ngx_uint_t};
 use ngx::http::HttpModuleMainConf as _;
+use ngx::ngx_string;
 
-use super::{Waiting, WaitingParts};
+use super::{OwnedWait, RequestWait, Waiting, WaitingParts, WaitingRequests};
+use crate::broker::Asker;
 use crate::engine::{
     BoundLimit, Evaluation, LimitCheck, PendingDecision, RejectionCache, StoreQuestion, fall_back,
     unsent_charges,
 };
-use crate::nginx::conf::{Active, EvaluationError, LocationConf, RuleSet};
+use crate::nginx::conf::{Active, Conf, EvaluationError, LocationConf, RuleSet};
 use crate::nginx::event_loop::{NgxClock, OfEventLoop, monotonic, random_up_to};
 use crate::nginx::http::context::{Context, ContextSlot, Renamed, Response, Room};
 use crate::nginx::module::Module;
 use crate::nginx::request::Request;
+use crate::nginx::slot::RequestSlot;
 use crate::nginx::store_wait::StoreWait;
-use crate::nginx::{log, sync};
+use crate::nginx::{log, slot, sync};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::store::contract::decision::{Answer, Few};
@@ -293,4 +296,70 @@ fn limits_of(active: &Active) -> Limits {
         timeout: synchronous.map(|it| it.timeout).min().unwrap_or_default(),
         on_error: on_errors.max_by_key(strictness).unwrap_or(OnError::Allow),
     }
+}
+
+/// The suspended requests of this worker.
+static SUSPENDED: WaitingRequests<Suspended<'static>> = WaitingRequests::of(Asker::Request);
+
+/// A suspended main request.
+pub(crate) struct Suspended<'r> {
+    /// The wait for the stores' answers. At its deadline, the request is decided on without them.
+    pub(crate) wait: StoreWait<'r>,
+    pub(crate) suspension: RefCell<Suspension<'r>>,
+}
+
+/// The place of a main request's suspension.
+pub(crate) type SuspensionSlot<'r> = RequestSlot<'r, OwnedSuspended<'r>>;
+
+/// A suspension with its number.
+type OwnedSuspended<'r> = OwnedWait<'r, Suspended<'static>>;
+
+/// Adds a place for the suspension to each request of the configuration being read. Returns its
+/// number; `None` without memory.
+pub(crate) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
+    slot::add(conf, ngx_string!("ratelimit suspension"))
+}
+
+/// Returns the place of the suspension of `request`'s main request. `None` if the module has no
+/// configuration.
+pub(crate) fn slot_of<'r>(request: &Request<'r>) -> Option<SuspensionSlot<'r>> {
+    let conf = Module::main_conf(request)?;
+    // SAFETY: `add_slot` reserved this number for suspensions in the request's configuration.
+    Some(unsafe { request.main().slot(conf.suspension_slot) })
+}
+
+/// Suspends the main request of `request`. At the deadline, `time_out` is called with the number of
+/// the suspension. `None` without memory.
+pub(crate) fn add<'r>(
+    request: &Request<'r>,
+    suspension: Suspension<'r>,
+    time_out: fn(u64),
+) -> Option<&'r OwnedSuspended<'r>> {
+    SUSPENDED.add(request, |id| Suspended {
+        wait: StoreWait::new(request.log(), time_out, id),
+        suspension: RefCell::new(suspension),
+    })
+}
+
+/// Calls `callback` with the suspension of request `id` and its wait, if it waits. `callback` must
+/// not resume any request.
+pub(crate) fn with<T>(
+    id: u64,
+    callback: impl for<'r> FnOnce(&mut Suspension<'r>, &StoreWait<'r>) -> T,
+) -> Option<T> {
+    SUSPENDED.with(id, |it| callback(&mut it.suspension.borrow_mut(), &it.wait))
+}
+
+/// Removes request `id` from the waiting requests.
+pub(crate) fn remove(id: u64) {
+    SUSPENDED.remove(id);
+}
+
+/// Returns the numbers of all waiting requests.
+pub(crate) fn ids() -> Vec<u64> {
+    SUSPENDED.ids()
+}
+
+impl RequestWait for Suspended<'static> {
+    type Of<'r> = Suspended<'r>;
 }
