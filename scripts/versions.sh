@@ -3,7 +3,7 @@
 #
 #   scripts/versions.sh [STORE...]   such as redis-6.2 or postgres-18; without a name, all of them
 #   NGINX_BINARY, NGINX_MODULE       by default Debian's nginx, and the module that scripts/build.sh has built
-#   TEST_NGINX_PORT                  the first of the ports, by default 1984
+#   TEST_NGINX_PORT                  the first of the ports, by default 1984; below 22000, since those 10,000 higher are used too
 #
 # It is not part of scripts/test.sh: it takes minutes for each version. The servers come from PyPI and Maven Central, into
 # target/versions/.
