@@ -175,8 +175,9 @@ is($browser->evaluate(q{[...document.querySelectorAll('main *')].filter(it => it
     '', 'nothing is beyond the edge');
 check_contrast('on a phone');
 # At other widths, no part is wider than its place.
-for my $width (520, 920, 921, 1239, 1240, 2400) {
+for my $width (520, 600, 720, 810, 920, 921, 1239, 1240, 2400) {
     $browser->resize($width, 1000);
+    $browser->evaluate('new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))');
     is($browser->evaluate(q{[...document.querySelectorAll('html, section, td, .window, header')].filter(it => it.scrollWidth > it.clientWidth).map(it => it.outerHTML.slice(0, 99)).join(' ')}),
         '', "$width pixels are enough");
     eventually(sub { $browser->evaluate(q{document.querySelector('#traffic').clientWidth - document.querySelector('#traffic svg').clientWidth}) }, 0, 'the graph has the width');

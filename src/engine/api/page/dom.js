@@ -48,12 +48,13 @@ function say(text, kind) {
 
 /**
  * A table whose rows keep their elements while their cells change, and so the focus. Columns are [label, class]. A cell is
- * a text, or an object: its `text` and `kind`; `press`, which makes it a button, `pressed` and `label`; or a `node`.
+ * a text, or an object: its `text` and `kind`; `press`, which makes it a button, `pressed` and `label`; or a `node`. Below
+ * a width, its rows are blocks.
  */
 class Table {
   static ROWS = 100;
 
-  constructor(id, empty, ...columns) {
+  constructor(id, width, empty, ...columns) {
     Object.assign(this, { columns, empty, rows: new Map() });
     const heads = columns.map(([label, kind]) => make('th', { scope: 'col', role: 'columnheader', class: kind }, label));
     this.body = make('tbody', { role: 'rowgroup' });
@@ -61,6 +62,8 @@ class Table {
     byId(id).setAttribute('role', 'table');
     byId(id).replaceChildren(head, this.body);
     this.show([]);
+    const place = byId(id).parentElement;
+    new ResizeObserver(() => byId(id).classList.toggle('stacked', place.clientWidth < width)).observe(place);
   }
 
   /** Shows a row for each item: `rowOf` returns its identifier and its cells. */

@@ -7,9 +7,9 @@ let shownKey = null;
 /** The rules by namespace, of the configuration that was loaded at `rules.loaded_at`. */
 const rules = { loaded_at: undefined, of: new Map() };
 
-tables.limited = new Table('limited', 'Nobody is limited now.', ['Key'], ['Until', 'time'], ['Rule'], ['Rejected', 'number'], ['Namespace']);
-tables.others = new Table('others', '', ['Window'], ['Type'], ['Counter'], ['Rate', 'number']);
-tables.rules = new Table('rules', 'There is no rule.', ['Place'], ['Limits', 'whole'], ['Key'], ['Counter'], ['Cost', 'number'], ['Phase'], ['Dry run']);
+tables.limited = new Table('limited', 560, 'Nobody is limited now.', ['Key'], ['Until', 'time whole'], ['Rule', 'whole'], ['Rejected', 'number'], ['Namespace']);
+tables.others = new Table('others', 300, '', ['Window'], ['Type'], ['Counter'], ['Rate', 'number']);
+tables.rules = new Table('rules', 680, 'There is no rule.', ['Place'], ['Limits', 'whole'], ['Key'], ['Counter'], ['Cost', 'number'], ['Phase'], ['Dry run']);
 
 /** Asks whom the namespaces limit. Returns the keys, those that wait longest first, and how many are limited now. */
 async function askLimited(names, now) {

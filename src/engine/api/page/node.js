@@ -4,14 +4,14 @@
 const histories = { namespaces: new Map(), stores: new Map(), zones: new Map() };
 const sparklines = new Map();
 const tables = {
-  namespaces: new Table('namespaces', 'There is no namespace.', ['Namespace'], ['Last minutes', 'whole'], ['Requests/s', 'number'],
+  namespaces: new Table('namespaces', 880, 'There is no namespace.', ['Namespace'], ['Last minutes', 'whole'], ['Requests/s', 'number'],
     ['Rejected/s', 'number'], ['Share', 'number'], ['Passed', 'number'], ['Rejected', 'number'], ['Dry run', 'number'],
     ['on_error', 'number'], ['Hits', 'number'], ['Keys', 'number'], ['Zone'], ['Store']),
-  zones: new Table('zones', 'There is no zone.', ['Zone'], ['Fill', 'whole'], ['Keys', 'number'], ['Size', 'number'],
+  zones: new Table('zones', 560, 'There is no zone.', ['Zone'], ['Fill', 'whole'], ['Keys', 'number'], ['Size', 'number'],
     ['Evicted: ended', 'number'], ['sent', 'number'], ['unsent', 'number']),
-  stores: new Table('stores', 'There is no store: this node counts by itself.', ['Store'], ['State'], ['Latency', 'number'],
+  stores: new Table('stores', 560, 'There is no store: this node counts by itself.', ['Store'], ['State'], ['Latency', 'number'],
     ['Last minutes', 'whole'], ['Exchanges/s', 'number'], ['Connects', 'number'], ['Clock', 'number']),
-  syncs: new Table('syncs', 'No namespace is synced.', ['Namespace'], ['Store'], ['Every', 'number'], ['Result'], ['Lag', 'number'],
+  syncs: new Table('syncs', 880, 'No namespace is synced.', ['Namespace'], ['Store'], ['Every', 'number'], ['Result'], ['Lag', 'number'],
     ['Took', 'number'], ['Nodes', 'number'], ['Pushed', 'number'], ['Fetched', 'number'], ['Pending', 'number'],
     ['Dropped hits', 'number'], ['Excess hits', 'number'], ['']),
 };
