@@ -9,18 +9,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ngx_http_rate_limiting_module::convert::nginx::NginxInput;
-use ngx_http_rate_limiting_module::convert::{Conversion, InputFiles, OutputFile, nginx};
+use ngx_http_rate_limiting_module::convert::{Conversion, InputFiles, OutputFile, kong, nginx};
 
 const USAGE: &str = "\
 Usage: ratelimit-convert [OPTION ...] FILE
 
-Prints FILE, an nginx.conf with limit_req, with rules of ngx_http_rate_limiting_module in its place. Everything else
-stays as it is. Comments that begin with \"# ratelimit-convert:\" say what differs; so does the error output.
+Prints FILE with rules of ngx_http_rate_limiting_module in place of another limiter's. Of an nginx.conf with limit_req,
+everything else stays. Of Kong's declarative configuration (.yaml, .yml, .json), the plugins rate-limiting,
+rate-limiting-advanced and response-ratelimiting are converted, in a sketch of its routes.
+Comments that begin with \"# ratelimit-convert:\" say what differs; so does the error output.
 
   -o FILE       write to this file instead of the output, as a whole or not at all
-  -d DIRECTORY  write all files to this directory, which must not exist
+  -d DIRECTORY  write all files of an nginx.conf to this directory, which must not exist
   -p DIRECTORY  where relative names of include begin (default: the directory of FILE)
   -m            take included files that are missing as empty
+  -f FORMAT     nginx or kong (default: by the name of FILE)
   -h            this text
 
 If files that FILE includes change too, the output has each changed file after a line
@@ -93,13 +96,14 @@ struct Options {
     output_directory: Option<PathBuf>,
     include_directory: Option<PathBuf>,
     may_miss_includes: bool,
+    is_kong: bool,
 }
 
 impl Options {
     /// Parses the arguments; returns `None` for `-h`.
     fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, String> {
         let (mut output, mut output_directory, mut include_directory) = (None, None, None);
-        let (mut may_miss_includes, mut inputs) = (false, Vec::new());
+        let (mut may_miss_includes, mut format, mut inputs) = (false, None, Vec::new());
         while let Some(argument) = arguments.next() {
             let place = match argument.to_str() {
                 Some("-h" | "--help") => return Ok(None),
@@ -110,6 +114,7 @@ impl Options {
                 Some("-o") => &mut output,
                 Some("-d") => &mut output_directory,
                 Some("-p") => &mut include_directory,
+                Some("-f") => &mut format,
                 Some(option) if option.len() > 1 && option.starts_with('-') => {
                     return Err(format!("unknown option {option}"));
                 }
@@ -132,7 +137,28 @@ impl Options {
         if output.is_some() && output_directory.is_some() {
             return Err("-o and -d exclude each other".into());
         }
-        Ok(Some(Options { input, output, output_directory, include_directory, may_miss_includes }))
+        let is_yaml = input.extension().is_some_and(|end| {
+            ["yaml", "yml", "json"].iter().any(|yaml| end.eq_ignore_ascii_case(yaml))
+        });
+        let is_kong = match format.as_deref().map(Path::to_str) {
+            None => is_yaml,
+            Some(Some("nginx")) => false,
+            Some(Some("kong")) => true,
+            Some(_) => return Err("-f needs nginx or kong".into()),
+        };
+        let is_for_nginx =
+            output_directory.is_some() || include_directory.is_some() || may_miss_includes;
+        if is_kong && is_for_nginx {
+            return Err("-d, -p and -m are for nginx.conf".into());
+        }
+        Ok(Some(Options {
+            input,
+            output,
+            output_directory,
+            include_directory,
+            may_miss_includes,
+            is_kong,
+        }))
     }
 
     /// Returns the directory at which relative names of included files begin.
@@ -145,6 +171,9 @@ impl Options {
 }
 
 fn convert(options: &Options) -> Result<Conversion, String> {
+    if options.is_kong {
+        return kong::convert(&FileSystem, &options.input).map_err(|error| error.to_string());
+    }
     let input = NginxInput {
         main: &options.input,
         directory: options.directory(),

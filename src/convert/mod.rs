@@ -1,4 +1,7 @@
-//! The configuration of another limiter, `limit_req` of nginx, written as ours.
+//! The configuration of another limiter, written as ours.
+//!
+//! - [`nginx`]: nginx.conf with `limit_req`, of which only these directives change
+//! - [`kong`]: Kong's declarative configuration with its plugins for rate limiting
 //!
 //! Everything here is pure: [`InputFiles`] stands for the file system. The program is `main.rs`.
 #![forbid(unsafe_code)]
@@ -7,6 +10,7 @@ use core::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub mod kong;
 pub mod nginx;
 mod written;
 

@@ -1,7 +1,10 @@
-//! Text of nginx.conf as it is written: words with the quotes that they need, and changes to a text that otherwise stays
+//! Text of nginx.conf as it is written: words with the quotes that they need, valid names, and changes to a text that otherwise stays
 //! as it is.
 
 use core::ops::Range;
+use std::collections::HashSet;
+
+use crate::policy::namespace::{MAX_NAME_LEN, is_valid_name};
 
 /// Returns a word as nginx reads it back, in quotes if it needs them.
 pub(super) fn nginx_word(value: &[u8]) -> Vec<u8> {
@@ -47,6 +50,31 @@ fn without_braces(value: &[u8]) -> Vec<u8> {
             }
         };
     }
+}
+
+/// Returns a valid name of a zone, namespace or counter that is not in `taken`: `name` itself if possible.
+pub(super) fn valid_name(name: &[u8], taken: &HashSet<String>) -> String {
+    let valid = |byte: &u8| match byte {
+        byte if byte.is_ascii_alphanumeric() || b"_.-".contains(byte) => char::from(*byte),
+        _ => '_',
+    };
+    let mut base: String = name.iter().map(valid).collect();
+    if !is_valid_name(base.as_bytes()) {
+        base.truncate(MAX_NAME_LEN);
+        if !is_valid_name(base.as_bytes()) {
+            base.push('_');
+        }
+    }
+    let mut found = base.clone();
+    let mut number = 2_usize;
+    while taken.contains(&found) {
+        let suffix = format!("_{number}");
+        let mut start = base.clone();
+        start.truncate(MAX_NAME_LEN.saturating_sub(suffix.len()));
+        found = format!("{start}{suffix}");
+        number = number.saturating_add(1);
+    }
+    found
 }
 
 /// Changes to a text.
@@ -152,6 +180,24 @@ mod tests {
             ("", "\"\""),
         ] {
             assert_eq!(String::from_utf8_lossy(&nginx_word(value.as_bytes())), expected);
+        }
+    }
+
+    #[test]
+    fn makes_names_valid_and_unique() {
+        let mut taken = HashSet::new();
+        let long = "x".repeat(70);
+        for (name, expected) in [
+            ("one", "one".to_owned()),
+            ("one", "one_2".to_owned()),
+            ("a$b", "a_b".to_owned()),
+            ("off", "off_".to_owned()),
+            (&long, "x".repeat(64)),
+            (&long, format!("{}_2", "x".repeat(62))),
+        ] {
+            let found = valid_name(name.as_bytes(), &taken);
+            assert_eq!(found, expected);
+            taken.insert(found);
         }
     }
 

@@ -65,7 +65,7 @@ impl NginxContext {
     }
 }
 
-/// How the files of a configuration are found.
+/// The file to convert, and where its includes are.
 #[derive(Debug)]
 pub struct NginxInput<'i> {
     /// The file to convert.

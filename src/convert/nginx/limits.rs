@@ -1,9 +1,5 @@
 //! The words of `limit_req_zone` and `limit_req`, parsed as nginx parses them.
 
-use std::collections::HashSet;
-
-use crate::policy::namespace::{MAX_NAME_LEN, is_valid_name};
-
 /// The largest number of hits in a rule.
 const MAX_HITS: u64 = 140_737_488_355;
 
@@ -164,31 +160,6 @@ pub(super) fn written_size(bytes: u64) -> String {
     }
 }
 
-/// Returns a valid name of a zone or counter that is not in `taken`: `name` itself if possible.
-pub(super) fn valid_name(name: &[u8], taken: &HashSet<String>) -> String {
-    let valid = |byte: &u8| match byte {
-        byte if byte.is_ascii_alphanumeric() || b"_.-".contains(byte) => char::from(*byte),
-        _ => '_',
-    };
-    let mut base: String = name.iter().map(valid).collect();
-    if !is_valid_name(base.as_bytes()) {
-        base.truncate(MAX_NAME_LEN);
-        if !is_valid_name(base.as_bytes()) {
-            base.push('_');
-        }
-    }
-    let mut found = base.clone();
-    let mut number = 2_usize;
-    while taken.contains(&found) {
-        let suffix = format!("_{number}");
-        let mut start = base.clone();
-        start.truncate(MAX_NAME_LEN.saturating_sub(suffix.len()));
-        found = format!("{start}{suffix}");
-        number = number.saturating_add(1);
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,24 +216,6 @@ mod tests {
         ] {
             let error = LimitReq::parse(words(text)).unwrap_err();
             assert!(error.contains(message), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn makes_names_valid_and_unique() {
-        let mut taken = HashSet::new();
-        let long = "x".repeat(70);
-        for (name, expected) in [
-            ("one", "one".to_owned()),
-            ("one", "one_2".to_owned()),
-            ("a$b", "a_b".to_owned()),
-            ("off", "off_".to_owned()),
-            (&long, "x".repeat(64)),
-            (&long, format!("{}_2", "x".repeat(62))),
-        ] {
-            let found = valid_name(name.as_bytes(), &taken);
-            assert_eq!(found, expected);
-            taken.insert(found);
         }
     }
 

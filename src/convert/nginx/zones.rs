@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::files::{NginxFile, NginxFiles};
 use super::lexer::NginxDirective;
-use super::limits::{LimitReq, LimitReqZone, valid_name, written_size};
+use super::limits::{LimitReq, LimitReqZone, written_size};
 use crate::convert::ConvertError;
+use crate::convert::written::valid_name;
 
 /// A zone with the counter of its rules.
 #[derive(Debug)]
