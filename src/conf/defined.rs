@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_is_of_what_was_said() {
+    fn a_fingerprint_depends_on_the_definition() {
         let with = |word: &[u8], password: &[u8]| {
             let mut block = StoreSettings::builder(|_| Ok(Vec::new()));
             block.set(b"strategy", &[b"redis"]).unwrap();

@@ -87,7 +87,7 @@ impl<T> Rule<T> {
             dry_run: rule.dry_run,
             status: rule.status,
             limits,
-            shared: match rule.counter.is_said() {
+            shared: match rule.counter.is_explicit() {
                 true => Vec::new(),
                 false => WindowLimits::of(&rule),
             },

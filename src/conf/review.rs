@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_told_once() {
+    fn a_pair_is_reported_once() {
         let all = [
             (1, "default", "k", "5/1s 5/1m"),
             (2, "default", "k", "6/1s 6/1m"),

@@ -131,7 +131,7 @@ impl<'m> Namespace<'m> {
         self.syncs.first().copied()
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }

@@ -41,8 +41,9 @@ trait StoreSource: Send + Sync {
 pub(super) type ServedTask = Pin<Box<dyn Future<Output = ()>>>;
 
 impl Datastore {
-    /// Redis or Postgres: `strategy` is `redis` or `postgres`, and the options are the directives of a
-    /// `ratelimit_store` block, each with its word. It is connected to when it is needed.
+    /// Creates a store of Redis or Postgres: `strategy` is `redis` or `postgres`, and the options are the
+    /// directives of a `ratelimit_store` block, each with its word. Connections are made when they are
+    /// needed.
     ///
     /// ```
     /// use ngx_http_rate_limiting_module::library::Datastore;
@@ -56,7 +57,7 @@ impl Datastore {
     /// # Errors
     ///
     /// [`OptionError`] names the option that is wrong; a file that an option names cannot be read. No
-    /// message holds a password.
+    /// message contains a password.
     pub fn new<'o>(
         strategy: &str,
         options: impl IntoIterator<Item = (&'o str, &'o str)>,

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_shown_so_that_it_forges_nothing() {
+    fn a_key_in_a_log_line_forges_nothing() {
         for (key, shown) in [
             (&b"203.0.113.9"[..], "203.0.113.9"),
             (b"a\", limit 9\n2026/11/22 [error]", r"a\x22, limit 9\x0a2026/11/22 [error]"),

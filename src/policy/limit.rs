@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_quota_is_told_what_would_be_right() {
+    fn an_error_about_a_wrong_quota_suggests_a_right_one() {
         for (text, message) in [
             ("5", "a limit is \"hits/window\", such as 5/10s"),
             (

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_told_what_would_be_right() {
+    fn errors_about_wrong_words_suggest_right_ones() {
         for (line, message) in [
             ("", "\"cluster\" takes one word, not 0: on or off"),
             ("on off", "\"cluster\" takes one word, not 2: on or off"),

@@ -53,7 +53,7 @@ impl Grants {
 }
 
 /// Whether reserves are used for a limit with windows of `size`, with so many living nodes.
-pub fn is_reserved_of(limit: Hits, size: WindowSize, nodes: u64) -> bool {
+pub fn has_reserves(limit: Hits, size: WindowSize, nodes: u64) -> bool {
     size.millis() >= SMALLEST && limit >= times(LEAST_SHARE, nodes)
 }
 
@@ -89,7 +89,7 @@ mod tests {
     use crate::policy::hits::hits;
 
     #[test]
-    fn small_limits_and_windows_are_not_reserved_of() {
+    fn small_limits_and_windows_have_no_reserves() {
         for (limit, millis, nodes, is_reserved) in [
             (100, 1000, 10, true),
             (99, 1000, 10, false),
@@ -101,7 +101,7 @@ mod tests {
         ] {
             let size = WindowSize::from_millis(millis).unwrap();
             let what = (limit, millis, nodes);
-            assert_eq!(is_reserved_of(hits(limit), size, nodes), is_reserved, "{what:?}");
+            assert_eq!(has_reserves(hits(limit), size, nodes), is_reserved, "{what:?}");
         }
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Takes a port that nobody has, nor the one 10,000 above.
+    /// Takes a free port; the one 10,000 above is free, too.
     pub(crate) fn take() -> Port {
         static TAKEN: AtomicU16 = AtomicU16::new(0);
         // Processes begin at different ports.
@@ -40,7 +40,7 @@ impl Port {
 }
 
 #[test]
-fn a_port_is_of_one_server_while_that_does_not_run() {
+fn a_port_stays_reserved_while_its_server_does_not_run() {
     let ports: Vec<_> = (0..50).map(|_| Port::take()).collect();
     let mut numbers: Vec<_> = ports.iter().map(|port| port.number).collect();
     numbers.sort_unstable();

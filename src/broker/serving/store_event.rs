@@ -218,7 +218,7 @@ mod tests {
     use crate::testing::table::SharedTable;
 
     #[test]
-    fn a_failure_that_began_before_the_store_was_there_is_no_loss() {
+    fn a_failure_that_began_before_the_store_was_up_is_no_loss() {
         let shared: &SharedTable = Box::leak(Box::new(SharedTable::new(1 << 20)));
         let name = (NameKind::Store, ["main", "127.0.0.1:6379"]);
         let words = shared.table.claim_words([name].into_iter());

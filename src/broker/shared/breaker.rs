@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_open_for_a_while_and_then_one_at_a_time_is_told_to_probe() {
+    fn the_circuit_is_open_for_a_while_and_then_admits_one_probe_at_a_time() {
         let word = AtomicU64::new(0);
         let breaker = Breaker::over(&word);
         assert_eq!(breaker.look(at(0)), Circuit::Closed);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_keeps_it_open_for_longer() {
+    fn no_word_keeps_the_circuit_open_for_longer() {
         for bits in [1, T, T + Breaker::PAUSE + 1, u64::MAX] {
             let word = AtomicU64::new(bits);
             let breaker = Breaker::over(&word);

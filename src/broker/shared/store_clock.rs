@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_on_while_the_store_is_not_asked() {
+    fn the_clock_continues_while_the_store_is_not_asked() {
         let word = AtomicU64::new(0);
         let clock = StoreClock::over(&word);
         assert_eq!(clock.at(MonotonicMillis(5)), None);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_answer_says_most() {
+    fn the_fastest_answer_counts_most() {
         let mut learned = LearnedClock::default();
         let mut learn = |at: u64, store: u64| {
             learned.learn(UnixMillis(1_000_000 + store), Duration::from_millis(at))

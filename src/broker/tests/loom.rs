@@ -82,7 +82,7 @@ fn a_sleeping_reader_is_woken_when_enough_was_written() {
 }
 
 #[test]
-fn of_those_that_find_a_breaker_half_open_one_is_told_unless_it_is_closed() {
+fn one_process_that_finds_a_breaker_half_open_probes_unless_it_is_closed() {
     explore(3, || {
         let [word] = leak(1) else { panic!() };
         let breaker = Breaker::over(word);
@@ -101,7 +101,7 @@ fn of_those_that_find_a_breaker_half_open_one_is_told_unless_it_is_closed() {
 }
 
 #[test]
-fn of_two_that_read_a_ring_the_one_that_was_replaced_takes_nothing_of_the_other() {
+fn a_replaced_reader_of_a_ring_takes_nothing_of_the_other() {
     explore(3, || {
         let ring = Ring::over(leak(Ring::size(2))).unwrap();
         let [first, second] = [1, 2].map(Term::of);
@@ -150,7 +150,7 @@ fn a_broker_that_was_replaced_keeps_no_writer_from_waking_the_other() {
 }
 
 #[test]
-fn of_those_that_wait_for_a_broker_that_was_stopped_one_takes_its_place() {
+fn one_waiting_process_replaces_a_stopped_broker() {
     explore(3, || {
         let [word] = leak(1) else { panic!() };
         let tenure = Tenure::over(word);

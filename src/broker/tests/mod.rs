@@ -64,7 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_question_ends_once_whatever_becomes_of_the_store_and_of_who_asks_it(
+    fn each_question_ends_once_whatever_happens_to_the_store_and_the_broker(
         bursts in prop::collection::vec(1..40_usize, 1..6),
         events in prop::collection::vec(
             prop_oneof![

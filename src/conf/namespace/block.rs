@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn hits_are_reserved_if_that_is_said() {
+    fn hits_are_reserved_with_reserve_on() {
         for (lines, is_reserving) in [
             (&["store main", "sync_rate 0"][..], false),
             (&["store main", "sync_rate 0", "reserve on"], true),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_block_is_told_what_would_be_right() {
+    fn an_error_about_a_wrong_block_suggests_a_right_one() {
         for (lines, message) in [
             (
                 &["zones a"][..],

@@ -165,8 +165,8 @@ impl<'a> RuleText<'a> {
 }
 
 impl<'a> CounterName<'a> {
-    /// Whether the rule has a `counter=`.
-    pub fn is_said(self) -> bool {
+    /// Whether the rule has a `counter=`, even the shared one.
+    pub fn is_explicit(self) -> bool {
         self != CounterName::Unsaid
     }
 
@@ -279,8 +279,8 @@ mod tests {
         let counter = |word: &'static str| parse(&["limit=1/1s", word]).unwrap().counter;
         assert_eq!(counter("counter=default"), CounterName::Shared);
         assert_eq!(counter("counter=default").own(), None);
-        assert!(counter("counter=default").is_said() && counter("counter=A.-_1").is_said());
-        assert!(!CounterName::Unsaid.is_said());
+        assert!(counter("counter=default").is_explicit() && counter("counter=A.-_1").is_explicit());
+        assert!(!CounterName::Unsaid.is_explicit());
         for name in ["", "off", "a b", "a:b", "$a", &"x".repeat(65)] {
             let word = format!("counter={name}");
             assert_eq!(
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_nearly_one_is_told_what_it_may_mean() {
+    fn an_error_about_a_wrong_limit_suggests_a_right_one() {
         for (word, meant) in
             [("limit=100r/s", "100/1s"), ("limit=10/m", "10/1m"), ("limit=10r/min", "10/1m")]
         {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_told_what_would_be_right() {
+    fn an_error_about_another_word_suggests_a_right_one() {
         for (words, message) in [
             (&[][..], "no limit: expected at least one \"limit=hits/window\""),
             (&["api"], "no limit: expected at least one \"limit=hits/window\""),

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_told_what_would_be_right() {
+    fn errors_about_wrong_words_suggest_right_ones() {
         const HITS: &str =
             "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable";
         const TIME: &str = "the time is from 1ms to 366d, such as 1s, 1m, 1h30m or 0.5";

@@ -33,7 +33,7 @@ fn the_default_applies_where_no_level_has_a_value() {
 }
 
 #[test]
-fn a_level_has_what_it_says_or_else_what_those_above_say() {
+fn a_level_has_its_own_values_or_those_of_the_levels_above() {
     let (configuration, http) = resolved(
         "ratelimit_count_rejected on; ratelimit_status 503; ratelimit_dry_run on;
          ratelimit_log_level off; ratelimit_headers legacy draft03;

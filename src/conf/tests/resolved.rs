@@ -102,7 +102,7 @@ fn a_lease_is_longer_than_two_exchanges() {
 }
 
 #[test]
-fn a_zone_has_room_for_so_many() {
+fn the_number_of_namespaces_in_a_zone_is_limited() {
     check(&[
         (
             "namespaces",

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_told_within_the_directory_of_the_configuration() {
+    fn a_place_is_relative_to_the_directory_of_the_configuration() {
         let within = |file: &str, directory: &str| {
             let (file, line) = (file.into(), 31);
             Origin { file, line }.within(Path::new(directory))

@@ -76,12 +76,12 @@ impl<'m> CallLimit<'m> {
         if outcome == Outcome::Rejected {
             self.bound.count_rejection();
         }
-        said(&charges)
+        reading_and_decision(&charges)
     }
 }
 
 /// Returns the reading and the decision of a call's only charge.
-pub(super) fn said(charges: &[Charge<'_, '_>]) -> (Reading, DecidedBody) {
+pub(super) fn reading_and_decision(charges: &[Charge<'_, '_>]) -> (Reading, DecidedBody) {
     let verdict = charges.first().map(Charge::verdict);
     let reset = verdict.and_then(|verdict| verdict.reset(verdict.remaining()));
     let decided = DecidedBody {

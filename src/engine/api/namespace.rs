@@ -100,7 +100,7 @@ mod tests {
     use crate::engine::report::status::testing::status;
 
     #[test]
-    fn a_node_is_told_of_in_json() {
+    fn a_node_is_reported_in_json() {
         let status = status();
         assert_eq!(
             Overview::new(status.clone(), None).collect::<String>(),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_is_told_of_when_it_is_done() {
+    fn a_sync_is_reported_when_it_has_ended() {
         let report = Report { pushed: 3, fetched: 2, clock_offset: 0, is_part: false };
         let body = r#"{"status":"ok","pushed_keys":3,"fetched_keys":2}"#;
         assert_eq!(synced(Some(report)), (200, body.into()));

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_of_another_site_is_told_by_its_headers() {
+    fn a_request_of_another_site_is_recognized_by_its_headers() {
         for (host, origin, fetch_site, is_another) in [
             ("a.example", "", "", false),
             ("a.example", "http://a.example", "", false),

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::call_limit::{CallLimit, said};
+use super::call_limit::{CallLimit, reading_and_decision};
 use super::counting::Counting;
 use super::json::ApiError;
 use super::key::{self, check_key};
@@ -211,7 +211,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
             let mut evaluation = Evaluation::new(Vec::new(), self.limit.is_unlimited);
             decision.conclude(&mut evaluation, &[check], clock);
             match self.limit.is_unlimited {
-                true => (said(&evaluation.end(clock)).0, None),
+                true => (reading_and_decision(&evaluation.end(clock)).0, None),
                 false => {
                     let (reading, decided) = self.limit.finish(evaluation, clock);
                     (reading, Some(decided))
@@ -249,7 +249,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
             for (decider, question) in unsent_charges(&charges, |_| Some(store)) {
                 charge_later(decider, question);
             }
-            said(&charges)
+            reading_and_decision(&charges)
         });
         let decided = (!self.limit.is_unlimited).then(|| match on_error {
             OnError::Allow => decided.admitting(),

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_rate_says_when_a_store_is_talked_to() {
+    fn a_sync_rate_is_a_period_or_a_mode() {
         for seconds in [-1.0, -0.001, f64::NEG_INFINITY] {
             assert_eq!(sync_rate(seconds), Ok(SyncMode::Local));
         }

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_tells_how_long_to_wait() {
+    fn a_limit_by_a_rate_returns_the_delay() {
         let shared = SharedTable::new(1 << 20);
         let namespace = Namespace::new("foo", &shared.table).unwrap();
         let clock = TestClock::at(28_000_000 * MINUTE);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_known_is_told() {
+    fn all_known_values_are_reported() {
         let text = metrics(status());
         for line in [
             "# TYPE ratelimit_requests_total counter",

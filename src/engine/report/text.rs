@@ -18,7 +18,7 @@ pub(super) struct Samples<'t> {
 }
 
 impl<'t> Samples<'t> {
-    /// Gives the samples that follow a first label.
+    /// Sets the first label of the samples that follow.
     pub(super) fn of(&mut self, label: &'static str, value: &'t str) -> &mut Self {
         self.owner = Some((label, value));
         self

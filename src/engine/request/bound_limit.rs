@@ -10,7 +10,7 @@ use crate::policy::algorithm::{LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::OnError;
-use crate::policy::reserve::{Grants, is_reserved_of};
+use crate::policy::reserve::{Grants, has_reserves};
 use crate::policy::window::Clock;
 use crate::table::{
     Admission, CountedRate, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named,
@@ -138,7 +138,7 @@ impl<'m> BoundLimit<'m> {
     pub(crate) fn reserve(&self, key: Key<'_>, limit: Hits) -> Option<Reserve> {
         let LimitReserves { reserves, sync, shards } = &**self.reserves.as_ref()?;
         let is_there = shards.iter().all(|it| it.grants() != Grants::Lost);
-        let is_reserved = is_there && is_reserved_of(limit, self.limit.size, sync.nodes());
+        let is_reserved = is_there && has_reserves(limit, self.limit.size, sync.nodes());
         let algorithm = self.limit.algorithm;
         is_reserved.then(|| self.table.reserve(reserves, key, limit, algorithm))
     }

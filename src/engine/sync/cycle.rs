@@ -634,7 +634,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_was_told_during_an_exchange_is_not_off() {
+    fn a_time_read_during_an_exchange_is_no_clock_error() {
         for (theirs, asked, answered, expected) in [
             (1000, 1000, 1000, 0),
             (1000, 1000, 3000, 0),

@@ -151,7 +151,7 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
             // Commands only change the schedule, so they are first.
             let command = match left {
                 None => Some(commands.recv().await),
-                // A timer of tokio would take up to a millisecond.
+                // A timer of tokio, even for no time, would take up to a millisecond.
                 Some(Duration::ZERO) => commands.recv().now_or_never(),
                 Some(left) => timeout(left, commands.recv()).await.ok(),
             };

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_look_is_when_half_of_the_rest_is_used() {
+    fn the_next_poll_is_when_half_of_the_rest_is_used() {
         let fixed = |number, elapsed, hits| count(number, elapsed, hits, hits, Algorithm::Fixed);
         let looks = looks(&[
             (0, fixed(7, 0, 0)),
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sliding_window_that_is_full_is_looked_at_by_its_share() {
+    fn a_full_sliding_window_is_polled_by_its_share() {
         let sliding = |hits| count(7, 1000, hits, 1000, Algorithm::Sliding);
         let looks = looks(&[(0, sliding(0)), (1000, sliding(200)), (1000, sliding(200))]);
         assert_eq!(looks, [None, Some(312), Some(312)]);
     }
 
     #[test]
-    fn looks_are_not_closer_than_exchanges() {
+    fn polls_are_not_closer_than_exchanges() {
         let fixed = |hits| count(7, 0, hits, hits, Algorithm::Fixed);
         assert_eq!(looks(&[(0, fixed(0)), (1, fixed(999))]), [None, Some(20)]);
     }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_keeps_none_of_the_others_waiting() {
+    fn a_waiting_future_delays_no_other() {
         let (turns, begun) = (Cell::new(0), Cell::new(0));
         let futures = [1, 0, 0, 2, 0, 1].into_iter().zip(0..).map(|(until, number)| {
             begun.set(begun.get() + 1);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn of_none_nothing_comes() {
+    fn no_futures_have_no_results() {
         let none = core::iter::empty::<core::future::Ready<()>>();
         let all = pin!(side_by_side(none, 2));
         let mut context = Context::from_waker(Waker::noop());

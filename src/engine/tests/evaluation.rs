@@ -176,7 +176,7 @@ fn waits(charges: &[Charge<'_, '_>]) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn moving_limits_that_share_a_counter_say_when_there_is_room() {
+fn moving_limits_that_share_a_counter_return_when_they_have_room() {
     let shared = SharedTable::new(1 << 20);
     let mut fixture = Fixture::new(&shared, &[("10/1m", Moving), ("3/1m", Moving)]);
     for seconds in [0, 10, 20] {
@@ -199,7 +199,7 @@ fn moving_limits_that_share_a_counter_say_when_there_is_room() {
 }
 
 #[test]
-fn a_moving_limit_that_only_asked_says_when_there_is_room_after_the_request() {
+fn a_moving_limit_that_only_asked_returns_when_it_has_room_after_the_request() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared, &[("2/1m", Moving), ("9/1m", Moving)]);
     for (seconds, expected) in [(0, [Some(0), Some(0)]), (10, [Some(50_001), Some(0)])] {

@@ -184,7 +184,7 @@ fn limits_of_all_algorithms_are_asked_about_at_once() {
 }
 
 #[test]
-fn limits_in_one_shard_of_a_cluster_are_one_part() {
+fn limits_in_one_shard_of_a_cluster_are_one_question() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let minute = fixture.limit(60, Algorithm::Fixed);
@@ -236,7 +236,7 @@ fn limits_in_one_shard_of_a_cluster_are_one_part() {
 }
 
 #[test]
-fn late_hits_are_told_to_each_shard() {
+fn hits_of_a_response_are_charged_in_each_shard() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let minute = fixture.limit(60, Algorithm::Fixed);
@@ -265,7 +265,7 @@ fn late_hits_are_told_to_each_shard() {
 }
 
 #[test]
-fn answers_are_told_with_what_is_decided_here() {
+fn answers_are_combined_with_decisions_of_this_node() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let (minute, hour) =
@@ -393,7 +393,7 @@ fn a_full_bucket_is_remembered_for_a_second() {
 }
 
 #[test]
-fn a_log_is_known_to_have_no_room_for_as_much_until_the_store_said_it_has() {
+fn a_full_log_is_remembered_until_the_time_that_the_store_returned() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let at = Duration::from_millis;
@@ -478,7 +478,7 @@ fn a_refusal_by_charges_that_may_be_taken_back_is_not_remembered() {
 }
 
 #[test]
-fn late_hits_are_told_once_for_a_counter() {
+fn hits_of_a_response_are_charged_once_for_a_counter() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let (minute, hour) =
@@ -593,7 +593,7 @@ fn a_bucket_of_the_store_is_recorded_at_its_rate() {
 }
 
 #[test]
-fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
+fn a_question_about_a_bucket_has_its_rate_and_size() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let rate = |seconds, burst| {

@@ -130,7 +130,7 @@ fn exactly_the_hits_of_a_limit_are_admitted() {
 }
 
 #[test]
-fn each_hit_that_is_counted_is_told_of_a_rate_of_its_own() {
+fn each_counted_hit_returns_its_own_rate() {
     for server in [Server::redis(), Server::postgres()] {
         let store = server.store();
         let nodes = [(); 2].map(|()| node(&store));
@@ -154,7 +154,7 @@ fn each_hit_that_is_counted_is_told_of_a_rate_of_its_own() {
 }
 
 #[test]
-fn the_shards_of_a_cluster_decide_each_for_itself() {
+fn each_shard_of_a_cluster_decides_for_itself() {
     let cluster = crate::testing::redis::cluster::Servers::start();
     let address = cluster.primaries[0].tcp().to_string();
     let options = [("server", address.as_str()), ("cluster", "on"), ("timeout", "60s")];
@@ -218,7 +218,7 @@ fn hits_that_are_given_back_are_not_counted_by_any_node() {
 }
 
 #[test]
-fn a_store_that_is_silent_is_not_waited_for() {
+fn a_silent_store_delays_no_call_beyond_its_timeout() {
     for server in [Server::redis(), Server::postgres()] {
         let store = server.store();
         let nodes = [OnError::Local, OnError::Allow, OnError::Deny]

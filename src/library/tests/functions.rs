@@ -98,7 +98,7 @@ fn windows_are_those_of_the_namespace() {
 }
 
 #[test]
-fn a_memory_has_room_for_so_many_namespaces() {
+fn the_number_of_namespaces_in_a_memory_is_limited() {
     let instance = instance();
     let memory = Memory::heap(64 << 10).unwrap();
     let new = |n: u32| instance.new(&NewOptions::new(&memory).namespace(n.to_string()));

@@ -6,7 +6,7 @@ use super::{WINDOW, instance, local, memory};
 use crate::library::{LimiterOptions, NewOptions, WindowType};
 
 #[test]
-fn a_window_admits_so_many_hits() {
+fn a_window_admits_the_hits_of_its_limit() {
     let instance = local();
     for window_type in
         [WindowType::Sliding, WindowType::Fixed, WindowType::Moving, WindowType::Elastic]
@@ -44,7 +44,7 @@ fn a_limiter_and_increment_share_counters() {
 }
 
 #[test]
-fn a_rate_says_how_long_to_wait() {
+fn a_rate_returns_the_delay() {
     // So slow that no hit leaks out during the test.
     let options = LimiterOptions::rate(0.001, 2.0);
     let limiter = local().limiter(&options).unwrap();

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn so_much_has_to_leave_that_a_hit_is_admitted() {
+    fn enough_hits_must_leave_before_one_is_admitted() {
         let size = WindowSize::from_millis(1000).unwrap();
         for (count, limit, cost) in
             [(3, 3, 1), (3, 4, 1), (9, 3, 2), (5, 5, 0), (4, 5, 0), (1, 2, 3)]

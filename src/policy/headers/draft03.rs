@@ -1,4 +1,4 @@
-//! `draft03`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/03/>. A file of its own, as each format.
+//! The headers of `draft03`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/03/>. A file of its own, as each format.
 
 use super::text::{HeaderSink, ToldLimits, whole};
 use crate::policy::limit::tightest;

@@ -1,4 +1,4 @@
-//! `ietf`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/10/>
+//! The headers of `ietf`, `RateLimit-Policy` and `RateLimit`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/10/>
 
 use super::text::{HeaderSink, HeaderText as _, ToldLimits, number, whole};
 use crate::policy::hits::Hits;

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_its_key() {
+    fn a_key_is_read_from_its_name() {
         let mut names = Vec::new();
         for length in [1, 200, 1023, 1024, 1025, 1056, 65_535] {
             for last in [b'a', b'b'] {

@@ -515,7 +515,7 @@ mod tests {
     use crate::testing::conformance::MINUTE;
 
     #[test]
-    fn as_much_is_read_as_is_told() {
+    fn batches_of_changes_are_read_up_to_the_limit() {
         for (limit, batch_size, batches) in [
             // Unknown, or the batch was empty.
             (500, 0, MOST_BATCHES),

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn so_much_is_asked_at_once_as_a_store_answers_soon() {
+    fn as_many_questions_are_asked_at_once_as_a_store_answers_quickly() {
         for (questions, counters, length, at_once) in [
             (0, 1, 10, 0),
             (127, 1, 10, 127),

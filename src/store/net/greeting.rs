@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_is_told_in_its_own_words() {
+    fn an_error_quotes_another_protocol() {
         for (words, expected) in [
             (&b"+PONG\r\n"[..], "cause"),
             (b"", "cause; does it speak the Redis protocol, without TLS?"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_was_no_connection_nothing_is_guessed() {
+    fn nothing_is_guessed_without_a_connection() {
         let failure = || Failure::Unreachable("cause".into());
         let nobody = Credentials::default();
         let explained = Greeting::default().explain(failure(), &PROTOCOL, &nobody);

@@ -4,7 +4,7 @@ use super::blocks::{parse, read_file};
 use crate::store::registry::{STRATEGY, StoreSettings, lacking};
 
 #[test]
-fn wrong_words_are_told_what_would_be_right() {
+fn errors_about_wrong_words_suggest_right_ones() {
     const HOST: &str = "host[:port], [v6][:port] or unix:/path, such as 127.0.0.1:6379";
     const TIME: &str = "a time from 1ms to 1d, such as 250ms or 0.25";
     const PREFIX: &str = "1 to 64 printable ASCII characters without blanks and braces, such as rl";
@@ -57,7 +57,7 @@ fn wrong_words_are_told_what_would_be_right() {
 }
 
 #[test]
-fn a_wrong_block_is_told_what_would_be_right() {
+fn an_error_about_a_wrong_block_suggests_a_right_one() {
     for (block, message) in [
         ("cluster on off;", "\"cluster\" takes one word, not 2: on or off"),
         ("strategy redis; strategy redis;", "\"strategy\" is duplicate"),

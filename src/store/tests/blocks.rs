@@ -139,7 +139,7 @@ fn a_postgres_has_a_database_and_a_table() {
 }
 
 #[test]
-fn tls_verifies_unless_told_otherwise() {
+fn tls_verifies_by_default() {
     let tls = parse("strategy redis; tls on;").unwrap().common.tls.unwrap();
     assert!(tls.verify);
     assert_eq!(tls.name, None);

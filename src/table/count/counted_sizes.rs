@@ -140,7 +140,7 @@ mod tests {
     use crate::testing::table::SharedTable;
 
     #[test]
-    fn sizes_are_noted_once_as_long_as_there_is_room() {
+    fn sizes_are_recorded_once_while_there_is_room() {
         let shared = SharedTable::new(1 << 20);
         let table = &shared.table;
         let [a, b] = [b"a", b"b"].map(|name| table.namespace(name).unwrap());
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_noted_once_as_long_as_there_is_room() {
+    fn rates_are_recorded_once_while_there_is_room() {
         let shared = SharedTable::new(1 << 20);
         let table = &shared.table;
         let [a, b] = [b"a", b"b"].map(|name| table.namespace(name).unwrap());

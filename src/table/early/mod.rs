@@ -1,4 +1,4 @@
-//! Early pushes, before the period is over.
+//! Early pushes: which counters are pushed before the period of their sync is over.
 //!
 //! - [`near`]: counters near their limits; [`near_look`]: how fast they grow
 //! - [`due`]: wakes the worker that pushes

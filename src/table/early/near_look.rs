@@ -21,8 +21,7 @@ pub struct NearCount {
     pub size: WindowSize,
     /// The current window, and the time in it.
     pub at: WindowPosition,
-    /// Hits of all nodes in this window, as far as the last exchanges told them to the store or this
-    /// node.
+    /// Hits of all nodes in this window, as far as this node knows them by the last exchanges.
     pub exchanged: Hits,
     /// Its limit and algorithm.
     pub limit: (Hits, Algorithm),

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn one_tells_that_a_store_is_lost_and_one_that_it_is_back() {
+    fn one_worker_reports_the_loss_and_one_the_return() {
         let shared = SharedTable::new(1 << 20);
         let state = state(&shared);
         assert_eq!(state.is_up(), None);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_configuration_goes_on_with_what_is_known() {
+    fn a_new_configuration_keeps_the_known_state() {
         let shared = SharedTable::new(1 << 20);
         let old = state(&shared);
         assert_eq!(old.note(3, true), Some(StoreTransition::Connected));

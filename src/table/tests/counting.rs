@@ -133,7 +133,7 @@ fn a_clock_a_little_behind_counts_in_the_newer_window() {
 }
 
 #[test]
-fn a_worker_that_remembers_the_last_window_looks_at_the_clock() {
+fn a_worker_with_an_old_time_reads_the_clock_before_it_turns_a_window() {
     let fixture = fixture(1000);
     fixture.later(1000);
     fixture.add("a", 1);

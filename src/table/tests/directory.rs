@@ -102,7 +102,7 @@ fn a_zone_of_1m_has_room_for_64_namespaces_with_clusters_whatever_they_were_call
 }
 
 #[test]
-fn more_than_there_is_room_for_is_refused() {
+fn a_configuration_without_room_is_rejected() {
     let fixture = Fixture::new(SMALL);
     assert!(fixture.configure(&names("local", 8), 0).is_some());
     assert!(fixture.configure(&names("more", 9), 0).is_none());

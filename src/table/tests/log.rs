@@ -593,7 +593,7 @@ fn workers_that_race_count_each_hit_once() {
 }
 
 #[test]
-fn a_killed_worker_is_in_nobodys_way() {
+fn a_killed_worker_blocks_no_other() {
     let fixture = Fixture::with(1 << 20, SIZE);
     for round in 0..50_u64 {
         let start = T + round * 40;

@@ -556,7 +556,7 @@ fn sealed(lease: &Lease<'static>, records: &[BatchRecord]) -> Option<usize> {
 }
 
 #[test]
-fn of_two_syncs_that_want_the_last_buffer_one_has_it() {
+fn one_of_two_syncs_gets_the_last_buffer() {
     explore(3, || {
         let (_, states, _) = syncs();
         let room = states.map(|state| {
@@ -646,7 +646,7 @@ fn race_for_a_level(times: [u64; 2], hits_before: i64, limit: i64) {
 }
 
 #[test]
-fn of_two_that_race_for_the_last_hit_of_an_elastic_window_one_gets_it() {
+fn one_of_two_processes_gets_the_last_hit_of_an_elastic_window() {
     race_for_a_level([T, T], 1, 2);
     race_for_a_level([T + 1, T + 2], 1, 2);
 }
@@ -708,7 +708,7 @@ fn race_for_a_log(preemptions: usize, hits: u64, times: [u64; 2], limit: i64, ad
 }
 
 #[test]
-fn of_two_that_race_for_the_last_hit_of_a_log_one_gets_it() {
+fn one_of_two_processes_gets_the_last_hit_of_a_log() {
     race_for_a_log(2, 3, [T + 10, T + 10], 4, 1);
     race_for_a_log(1, 3, [T + 10, T + 11], 4, 1);
 }

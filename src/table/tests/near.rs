@@ -295,7 +295,7 @@ fn a_worker_that_dies_telling_what_is_due_is_no_harm() {
 }
 
 #[test]
-fn hits_above_a_limit_are_told_of_the_last_ones_that_the_store_has() {
+fn hits_above_a_limit_include_the_last_ones_of_the_store() {
     let near = Near::new(1 << 20, 1, percent(2));
     let excess = |window, diff, at| {
         let counter = near.counter(b"k");

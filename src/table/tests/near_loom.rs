@@ -48,7 +48,7 @@ fn a_counter_that_becomes_due_is_taken_or_rung_for() {
 }
 
 #[test]
-fn it_is_rung_for_what_comes_to_be_due_while_a_worker_notes_that_it_has_synced() {
+fn the_bell_is_rung_for_a_counter_that_becomes_due_while_a_worker_records_its_sync() {
     explore(3, || {
         let (_, [one, _], state) = two_keys_near_their_limits();
         both(one, move || state.record_worker(1));
@@ -57,7 +57,7 @@ fn it_is_rung_for_what_comes_to_be_due_while_a_worker_notes_that_it_has_synced()
 }
 
 #[test]
-fn of_two_that_come_to_be_due_at_once_one_has_the_cell_and_the_other_is_not_forgotten() {
+fn one_of_two_counters_that_become_due_gets_the_cell_and_the_other_is_not_forgotten() {
     explore(2, || {
         let (table, [one, two], state) = two_keys_near_their_limits();
         both(one, two);

@@ -116,7 +116,7 @@ fn a_sliding_window_has_its_share_too() {
 }
 
 #[test]
-fn when_the_store_is_back_all_of_a_limit_is_there() {
+fn all_of_a_limit_is_available_when_the_store_is_back() {
     let alone = Alone::new(10, 0, None);
     assert_eq!(alone.admitted(1000, Algorithm::Fixed), 100);
     alone.state.set_alone(false);

@@ -93,7 +93,7 @@ const KINDS: [StoredKind; 4] = [
 ];
 
 #[test]
-fn a_key_begins_anew_whatever_is_kept_of_it() {
+fn a_key_starts_again_whatever_the_store_keeps_of_it() {
     for kind in KINDS {
         let fixture = Fixture::new(kind, false);
         fixture.reset();
@@ -149,7 +149,7 @@ fn a_key_that_only_others_count_is_set_to_zero() {
 }
 
 #[test]
-fn a_refund_takes_back_no_more_than_there_is() {
+fn a_refund_takes_back_no_more_than_was_charged() {
     for (elsewhere, left) in [(0, 0), (7, 0)] {
         let fixture = Fixture::synced();
         fixture.count_elsewhere(elsewhere, 0);

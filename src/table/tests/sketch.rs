@@ -53,7 +53,7 @@ fn bounds(top: &TopRejected) -> BTreeMap<String, (u64, u64)> {
 }
 
 /// Checks that exact counts are within a sketch's bounds.
-fn is_true(top: &TopRejected, exact: &BTreeMap<String, u64>) -> Result<(), String> {
+fn check_bounds(top: &TopRejected, exact: &BTreeMap<String, u64>) -> Result<(), String> {
     let bounds = bounds(top);
     let least = match bounds.len() < top.followed {
         true => 0,
@@ -190,7 +190,7 @@ proptest! {
         }
         let top = fixture.top(now);
         prop_assert!(top.missed == 0);
-        let told = is_true(&top, &exact);
+        let told = check_bounds(&top, &exact);
         prop_assert!(told.is_ok(), "{told:?}");
     }
 }
@@ -221,7 +221,7 @@ fn exact_counts_are_within_the_bounds_whoever_counts() {
     let mut exact = BTreeMap::new();
     (0..THREADS * TIMES).for_each(|n| *exact.entry(key(n)).or_insert(0) += 1);
     let top = fixture.top(T);
-    is_true(&top, &exact).unwrap();
+    check_bounds(&top, &exact).unwrap();
     let first = bounds(&TopRejected { keys: top.keys[..11].to_vec(), ..top });
     assert!(first.keys().all(|key| key.starts_with("often")), "{first:?}");
 }
@@ -270,7 +270,7 @@ fn dying_while_counting_a_rejection() {
                 assert!(certain <= least + 1 && most >= least, "{point}: {key} {certain} {most}");
                 exact.remove(key);
             }
-            is_true(&top, &exact).unwrap_or_else(|error| panic!("{point}: {error}"));
+            check_bounds(&top, &exact).unwrap_or_else(|error| panic!("{point}: {error}"));
         },
     );
 }

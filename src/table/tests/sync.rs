@@ -72,7 +72,7 @@ fn a_change_names_its_key_whatever_its_length() {
 }
 
 #[test]
-fn a_change_is_taken_once_until_there_is_another() {
+fn a_change_is_taken_once_until_the_next_one() {
     let fixture = Fixture::new(1 << 20);
     fixture.add(b"a", 1);
     fixture.add(b"b", 1);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_so_many_words() {
+    fn the_number_of_words_is_limited() {
         let shared = SharedTable::new(64 << 10);
         let names: Vec<_> = (0..100).map(|number: u32| number.to_string()).collect();
         for _ in 0..2 {

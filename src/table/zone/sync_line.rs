@@ -53,6 +53,7 @@ impl SyncLine {
         count_by(&SyncStats::EXCHANGE_BOUNDS, &self.exchanges, micros);
     }
 
+    /// Records the process that took the lease.
     pub(super) fn held_by(&self, process: u32) {
         self.holder.store(process.into(), Relaxed);
     }
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_cycle_says_whether_the_store_is_there_whatever_the_clock_does() {
+    fn the_last_cycle_decides_whether_the_store_is_up_whatever_the_clock_does() {
         let line = SyncLine::default();
         for (at, succeeded) in
             [(2000, false), (1000, true), (1000, false), (500, false), (499, true)]

@@ -147,7 +147,7 @@ where
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// Has a node say for how long it lives, with hits or without; returns how many do.
+/// Pushes for how long a node lives, with hits or without. Returns the number of living nodes.
 async fn say<S: Strategy>(node: &mut Node<S>, life: Duration, diffs: Vec<Diff>) -> Option<u64> {
     node.number += u64::from(!diffs.is_empty());
     let batch = Batch { lives_for: Some(life), ..node.batch(node.number, diffs) };
@@ -159,7 +159,7 @@ pub async fn nodes_that_live_are_counted<F: Fixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     assert_eq!(say(&mut one, LONG, vec![]).await, Some(1));
     assert_eq!(say(&mut two, LONG, vec![hits("a", 1)]).await, Some(2));
-    // What says nothing of it changes nothing.
+    // A push that says nothing about the life changes nothing.
     one.push(vec![hits("a", 1)]).await;
     assert_eq!(say(&mut two, LONG, vec![]).await, Some(2));
     assert_eq!(say(&mut one, LONG, vec![hits("a", 1)]).await, Some(2));

@@ -32,7 +32,7 @@ pub async fn all_counters_are_read_in_pages_while_others_write<F: Fixture>(fixtu
     }
 }
 
-pub async fn counters_are_read_of_the_windows_asked_for<F: Fixture>(fixture: &F) {
+pub async fn only_counters_of_the_requested_windows_are_read<F: Fixture>(fixture: &F) {
     let [mut node, _] = nodes(fixture).await;
     let in_window = |key, size, window| Diff { size, window, ..hits(key, 1) };
     let diffs = vec![
@@ -61,7 +61,7 @@ pub async fn decimals_and_large_totals_are_exact<F: Fixture>(fixture: &F) {
         count.unwrap().total.thousandths()
     };
     assert_eq!(total(b"small", &seen), 2);
-    // Two times 10^11 is more than there can be.
+    // Two times 10^11 is more than the largest total.
     assert_eq!(total(b"large", &seen), Hits::MAX.thousandths());
     one.push(vec![thousandths(b"large", 1 - large)]).await;
     let seen = two.fetch().await;
@@ -127,7 +127,7 @@ pub async fn ended_windows_go_away_and_the_epoch_stays<F: Fixture>(fixture: &F) 
     tokio::time::timeout(deadline, gone).await.expect("purged");
     let all = node.read_all(&windows).await;
     assert_eq!(totals(&all), pairs(&[("long", 1)]));
-    // What is told of a window that is gone does no harm.
+    // A push for a window that is gone does no harm.
     node.push(vec![hits("long", 1)]).await;
 }
 

@@ -3,7 +3,7 @@
 use crate::conf::tests::{check, check_in_store, check_with_files};
 
 #[test]
-fn a_user_is_not_told() {
+fn no_error_contains_a_user() {
     check(&[
         (
             "sentinel_username: without sentinels",
@@ -116,7 +116,7 @@ fn a_user_is_not_told() {
 }
 
 #[test]
-fn a_password_is_not_told() {
+fn no_error_contains_a_password() {
     check_in_store(&[
         (
             "password: none",

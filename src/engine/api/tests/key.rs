@@ -45,7 +45,7 @@ fn local(sizes: &[WindowSize]) -> Counting<'_> {
 }
 
 #[test]
-fn a_counter_is_told_of_in_json() {
+fn a_counter_is_reported_in_json() {
     let shared = SharedTable::new(1 << 20);
     let namespace = Namespace::new("api", &shared.table).unwrap();
     let size = WindowSize::from_millis(MINUTE).unwrap();

@@ -24,7 +24,7 @@ fn request<'r>(method: &'r str, path: &'r str, query: &'r str) -> ApiRequest<'r>
 }
 
 #[test]
-fn a_path_names_what_is_asked_for() {
+fn a_path_names_the_call() {
     let call = |path, query| request("GET", path, query).call().unwrap();
     for (query, has_all) in [("", false), ("all=0", false), ("all=1", true), ("other=1", false)] {
         let expected = ApiCall::Overview(OverviewCall { has_all, may_write: true });
@@ -104,7 +104,7 @@ fn a_namespace_is_synced() {
 }
 
 #[test]
-fn so_many_rejected_keys_are_asked_for() {
+fn a_call_names_the_number_of_rejected_keys() {
     for (query, limit) in [("", 20), ("limit=5", 5), ("limit=0", 0)] {
         let called = request("GET", "/namespaces/api/top", query).call();
         assert_eq!(called, Ok(ApiCall::Top(b"api".into(), limit)));
@@ -118,7 +118,7 @@ fn so_many_rejected_keys_are_asked_for() {
 }
 
 #[test]
-fn a_key_is_set_to_zero_where_it_is_said() {
+fn a_reset_may_name_a_window_or_a_rate() {
     let (minute, bucket) = (WindowSize::from_millis(MINUTE), Algorithm::Bucket);
     for (query, window, algorithm) in [
         ("", None, None),
@@ -138,7 +138,7 @@ fn a_key_is_set_to_zero_where_it_is_said() {
 }
 
 #[test]
-fn a_key_is_read_in_all_of_its_counters_where_it_is_said() {
+fn a_key_is_read_in_all_of_its_counters_on_request() {
     let call = |query: &str| request("GET", "/namespaces/api/keys/k", query).call();
     for (query, has_all_names) in [("all=1", true), ("all=1&counter=default", false)] {
         let Ok(ApiCall::Counters(counters)) = call(query) else {
@@ -180,7 +180,7 @@ fn a_key_in_a_path_is_the_bytes_that_were_sent() {
 }
 
 #[test]
-fn an_explanation_is_asked_for_behind_a_key() {
+fn a_path_after_a_key_asks_for_its_explanation() {
     let explained = |raw_path: &str, path: &str, query: &str| {
         let (raw_path, path) = (format!("/rl{raw_path}"), path.to_owned());
         let request = ApiRequest { raw_path: raw_path.as_bytes(), ..request("GET", &path, query) };
@@ -221,7 +221,7 @@ fn an_explanation_is_asked_for_behind_a_key() {
 }
 
 #[test]
-fn a_path_of_many_parts_costs_no_more_than_its_length() {
+fn the_time_to_parse_a_path_is_linear() {
     // Reading everything once per part would take 10^13 steps.
     let parts = "/.".repeat(5 << 20);
     let raw_path = format!("/rl/namespaces/api/keys/k{parts}");

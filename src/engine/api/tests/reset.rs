@@ -146,7 +146,7 @@ fn call_in(counter: Option<&str>, has_all_names: bool) -> CountersCall {
 }
 
 #[test]
-fn counters_of_all_names_are_told_of_and_set_to_zero() {
+fn counters_of_all_names_are_reported_and_reset() {
     let shared = SharedTable::new(1 << 20);
     let namespace = Namespace::new("api", &shared.table).unwrap();
     let clock = TestClock::at(28_000_000 * MINUTE);
@@ -191,7 +191,7 @@ fn counters_of_all_names_are_told_of_and_set_to_zero() {
 }
 
 #[test]
-fn a_bucket_is_told_with_its_rate() {
+fn a_question_about_a_bucket_has_its_rate() {
     let shared = SharedTable::new(1 << 20);
     let namespace = Namespace::new("api", &shared.table).unwrap();
     let clock = TestClock::at(28_000_000 * MINUTE);

@@ -42,7 +42,7 @@ fn reject(namespace: &Namespace<'_>, name: &[u8], clock: &TestClock) {
 }
 
 #[test]
-fn rejected_keys_are_told_of_in_json() {
+fn rejected_keys_are_reported_in_json() {
     let shared = SharedTable::new(1 << 20);
     let namespace = Namespace::new("api", &shared.table).unwrap();
     let clock = TestClock::at(T);
@@ -99,7 +99,7 @@ fn a_key_is_listed_as_long_as_it_is_limited() {
 }
 
 #[test]
-fn the_limit_that_refuses_longest_is_told_of_and_a_dry_run_only_if_no_other_refuses() {
+fn the_longest_refusal_is_reported_and_a_dry_run_only_without_another() {
     let shared = SharedTable::new(1 << 20);
     let namespace = Namespace::new("api", &shared.table).unwrap();
     let clock = TestClock::at(T);

@@ -133,7 +133,7 @@ fn a_window_that_is_new_to_the_configuration_is_fetched() {
 }
 
 #[test]
-fn a_zone_without_room_for_all_shards_says_so() {
+fn an_error_reports_a_zone_without_room_for_all_shards() {
     let shared = SharedTable::with_secret(32 << 10, [1, 2]);
     let namespace = |name| Namespace::new(name, &shared.table).unwrap();
     let error = namespace("large").synced(33).unwrap_err();

@@ -30,7 +30,7 @@ fn living_nodes_restore_a_store_that_comes_back_empty() {
 }
 
 #[test]
-fn a_store_that_lost_the_last_writes_is_told_everything_anew() {
+fn everything_is_pushed_again_to_a_store_that_lost_the_last_writes() {
     let (store, nodes) = cluster(2);
     nodes[0].hit(b"a", hits(5));
     for _ in 0..2 {

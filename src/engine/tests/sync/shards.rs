@@ -144,8 +144,8 @@ fn two_workers_that_begin_at_once_each_tell_what_they_did() {
     assert!(store.iter().all(|it| it.borrow().counts.len() == 1));
 }
 
-/// Cycles of the shards that it finds free, its own and those of another worker that ends, say nothing of the holder of
-/// the others.
+/// Cycles of free shards, by this worker and by another one that ends, do not show whether the holders of the other
+/// shards live.
 #[test]
 fn a_last_push_takes_over_the_shards_of_a_worker_that_was_killed() {
     let (store, nodes) = cluster_with::<Store>(8, 1);

@@ -232,7 +232,7 @@ fn a_node_listens_from_where_it_has_come_to() {
 }
 
 #[test]
-fn of_many_counters_the_first_are_told() {
+fn the_channel_has_the_first_of_many_counters() {
     let (store, nodes) = cluster_with::<Store>(3, 1);
     for n in 0..3000_u64 {
         nodes[0].hit(&n.to_be_bytes(), hits(1));

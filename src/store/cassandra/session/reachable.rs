@@ -114,7 +114,7 @@ mod tests {
     use crate::testing::conformance::block_on;
 
     #[test]
-    fn a_node_that_takes_connections_and_says_nothing_is_not_awake() {
+    fn a_node_that_accepts_connections_and_answers_nothing_is_not_reachable() {
         block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();

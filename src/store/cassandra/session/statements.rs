@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_is_set_back_goes_on() {
+    fn a_clock_that_is_set_back_continues() {
         for statement in STATEMENTS {
             assert!(!statement.contains("now()"), "{statement}");
         }

@@ -6,7 +6,7 @@ use crate::testing::cassandra::{KEYSPACE, Server, connect, new_table};
 use crate::testing::conformance::{Node, block_on, hits, shard, since};
 
 #[test]
-fn a_node_that_was_written_down_without_a_life_goes_on() {
+fn a_node_that_was_recorded_without_a_life_continues() {
     let server = Server::shared();
     let table = new_table();
     block_on(async {

@@ -51,7 +51,7 @@ fn options_are_read() {
 }
 
 #[test]
-fn wrong_options_are_told_what_would_be_right() {
+fn errors_about_wrong_options_suggest_right_ones() {
     const TABLE: &str = "expected name of 1 to 38 A-Z, a-z, 0-9, \"_\", no digit first";
     const KEYSPACE: &str = "expected the name of a Cassandra keyspace, of 1 to 48 A-Z, a-z, 0-9, \"_\", no digit first";
     const REPLICAS: &str = "expected a number of replicas from 1 to 255, or one for each datacenter, such as east:3 west:3";

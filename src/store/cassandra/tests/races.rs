@@ -16,7 +16,7 @@ fn only(decided: Decided) -> Answer {
 }
 
 #[test]
-fn a_refusal_says_whether_it_rests_on_charges_that_stay() {
+fn a_refusal_is_certain_if_it_rests_on_charges_that_stay() {
     let server = Server::shared();
     let table = new_table();
     block_on(async {

@@ -94,7 +94,7 @@ fn foreign_notifications_change_nothing() {
 }
 
 #[test]
-fn a_flood_is_looked_at_now_and_then() {
+fn a_flood_of_notifications_causes_few_reads() {
     let server = Server::start(&[]);
     block_on(async {
         let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;

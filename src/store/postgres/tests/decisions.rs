@@ -141,7 +141,7 @@ fn rejected_hits_and_mere_questions_leave_no_rows() {
 }
 
 #[test]
-fn of_others_that_decide_about_a_key_for_too_long_nothing_is_charged() {
+fn a_decision_that_waits_too_long_for_others_charges_nothing() {
     let schema = Schema::new();
     block_on(async {
         let mut one = asking(&schema);

@@ -18,7 +18,7 @@ fn if_a_table_was_dropped_all_counts_are_restored() {
 }
 
 #[test]
-fn a_server_does_not_go_on_with_what_nobody_waits_for() {
+fn a_server_ends_a_statement_that_nobody_waits_for() {
     let schema = Schema::new();
     block_on(async {
         let (mut options, postgres) = options(&[Server::shared().tcp()], &schema.name);

@@ -32,7 +32,7 @@ fn junk(kind: &str) -> &'static [&'static str] {
 const TABLES: [&str; 6] = ["_epochs", "_nodes", "", "_changes", "_levels", "_logs"];
 
 #[test]
-fn nodes_go_on_whatever_a_row_holds() {
+fn nodes_continue_whatever_a_row_contains() {
     let schema = Schema::new();
     block_on(async {
         let mut nodes = Others::start(|| schema.connect()).await;
@@ -95,7 +95,7 @@ fn a_count_at_the_end_of_its_type_is_added_to() {
 }
 
 #[test]
-fn a_node_that_is_said_to_live_for_ever_does_not_count() {
+fn a_node_with_an_endless_life_does_not_count() {
     let schema = Schema::new();
     block_on(async {
         let mut nodes = Others::start(|| schema.connect()).await;

@@ -104,7 +104,7 @@ async fn opened(address: ServerAddress) -> Result<(), StoreError> {
 }
 
 #[test]
-fn a_pooler_that_gives_sessions_to_others_is_told_as_such() {
+fn an_error_names_a_pooler_that_shares_sessions() {
     let server = Server::start(&[]);
     block_on(async {
         for mode in ["transaction", "statement"] {

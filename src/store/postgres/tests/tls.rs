@@ -40,7 +40,7 @@ fn connections_with_tls_are_made_again() {
 }
 
 #[test]
-fn the_server_is_told_of_the_end() {
+fn the_server_receives_the_end_of_a_session() {
     let authority = Authority::new();
     let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "");
     block_on(async {
@@ -59,7 +59,7 @@ fn the_server_is_told_of_the_end() {
 }
 
 #[test]
-fn options_that_cannot_be_used_are_told() {
+fn unusable_options_are_errors() {
     let authority = Authority::new();
     let options = TlsOptions {
         trusted_certificate: Some(pem_file("/roots.pem", "something")),
@@ -98,7 +98,7 @@ fn a_server_without_tls_is_not_used_with_it_nor_the_other_way_round() {
 }
 
 #[test]
-fn nothing_is_said_before_there_is_tls() {
+fn no_credential_is_sent_before_tls() {
     let request = [0, 0, 0, 8, 4, 210, 22, 47];
     // It has no TLS; it is not Postgres; it agrees to TLS, and continues without; it says nothing.
     for (answer, cause) in [

@@ -102,7 +102,7 @@ fn a_slot_that_moves_takes_what_was_counted_with_it() {
 }
 
 #[test]
-fn a_replica_that_takes_over_goes_on_and_nothing_is_pushed_twice() {
+fn after_a_failover_syncs_continue_and_nothing_is_pushed_twice() {
     let mut cluster = Servers::start_with_replicas();
     let shard = shard("api");
     let owner = cluster.owner(&shard);

@@ -65,7 +65,7 @@ async fn users(server: &Server) -> Others<Redis> {
 }
 
 #[test]
-fn nodes_go_on_whatever_type_a_key_has() {
+fn nodes_continue_whatever_type_a_key_has() {
     let server = Server::start(&[]);
     block_on(async {
         let mut nodes = users(&server).await;
@@ -81,7 +81,7 @@ fn nodes_go_on_whatever_type_a_key_has() {
 }
 
 #[test]
-fn nodes_go_on_whatever_a_field_holds() {
+fn nodes_continue_whatever_a_field_contains() {
     let server = Server::start(&[]);
     block_on(async {
         let mut nodes = users(&server).await;
@@ -111,7 +111,7 @@ fn nodes_go_on_whatever_a_field_holds() {
 }
 
 #[test]
-fn nodes_go_on_whatever_a_text_holds() {
+fn nodes_continue_whatever_a_text_contains() {
     let server = Server::start(&[]);
     block_on(async {
         let mut nodes = users(&server).await;
@@ -143,7 +143,7 @@ fn redis_get(server: &Server, key: &str) -> Vec<u8> {
 }
 
 #[test]
-fn nodes_go_on_whatever_is_in_a_stream() {
+fn nodes_continue_whatever_a_stream_contains() {
     let server = Server::start(&[]);
     block_on(async {
         let mut nodes = users(&server).await;

@@ -43,7 +43,7 @@ async fn refusals(store: impl Fn() -> Redis) -> Vec<String> {
 }
 
 #[test]
-fn a_node_that_does_not_divide_as_others_do_does_nothing() {
+fn a_node_with_another_number_of_shards_does_nothing() {
     let cluster = Servers::start();
     block_on(async {
         for shard in all_shards() {
@@ -84,7 +84,7 @@ fn data_of_an_older_version_is_used_as_it_is() {
 }
 
 #[test]
-fn a_server_is_told_as_what_it_is() {
+fn an_error_names_the_kind_of_server() {
     let server = Server::start(&[]);
     let sentinel = Server::start_sentinel(&[]);
     sentinel.watch(&server);

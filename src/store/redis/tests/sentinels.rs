@@ -43,7 +43,7 @@ fn the_primary_is_asked_of_the_first_sentinel_that_knows() {
 }
 
 #[test]
-fn a_name_that_no_sentinel_knows_is_said() {
+fn an_error_names_a_primary_that_no_sentinel_knows() {
     let sentinel = Server::start_sentinel(&[]);
     let error = block_on(open(&mut known_by_one(&sentinel))).unwrap_err();
     let address = sentinel.tcp();

@@ -5,7 +5,7 @@ use crate::testing::certificates::{Authority, trusting};
 use crate::testing::proxy::with_greeting;
 
 #[test]
-fn a_server_that_speaks_another_protocol_is_told_in_its_own_words() {
+fn an_error_quotes_a_server_of_another_protocol() {
     let http = with_greeting(b"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n");
     let authority = Authority::new();
     let tls = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "no");

@@ -64,7 +64,7 @@ macro_rules! decision_tests {
             decisions::a_shard_without_an_epoch_gets_the_proposed_one,
             decisions::pushes_of_others_count,
             decisions::an_ended_window_weighs_as_the_previous_one,
-            decisions::no_more_are_admitted_of_many_that_ask_at_once,
+            decisions::at_most_the_limit_of_many_concurrent_hits_is_admitted,
             decisions::thousands_may_be_asked_about_at_once,
             decisions::the_largest_question_is_answered,
             decisions::no_questions_have_no_answers,
@@ -97,7 +97,7 @@ macro_rules! decision_tests {
     ($fixture:ty, Snapshots) => {};
     ($fixture:ty, Added) => {
         $crate::testing::conformance::conformance_tests! { $fixture:
-            decisions::of_many_that_ask_at_once_so_many_are_admitted,
+            decisions::exactly_the_limit_of_many_concurrent_hits_is_admitted,
             decisions::a_count_below_zero_is_no_room,
         }
     };

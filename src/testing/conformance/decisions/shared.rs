@@ -45,7 +45,7 @@ pub async fn a_shard_without_an_epoch_gets_the_proposed_one<F: Fixture<Store: De
     let (shard, question) = (shard("api"), question("a", Fixed, 2));
     for _ in 0..2 {
         let proposed = new_epoch();
-        // An epoch that there is stays.
+        // An existing epoch stays.
         for (epoch, count) in [(proposed, 1), (new_epoch(), 2)] {
             let questions = core::slice::from_ref(&question);
             let decided = node.store.decide(node.node, epoch, questions).await;
@@ -108,7 +108,7 @@ pub async fn pushes_of_others_count<F: Fixture<Store: Decider>>(fixture: &F) {
     let answer = node.ask_one(&question("a", Fixed, 4)).await;
     assert_eq!(answer, (vec![false], vec![4000]));
 
-    // A large window before weighs more than nothing, unless its successor is about to end.
+    // A large previous window still weighs, unless the current one is about to end.
     let decided = node.ask(&[question("b", Sliding, 1_000_000)]).await;
     let answer = &decided.answers[0];
     assert_eq!(answer.readings[0].windows().previous.whole(), 1_000_000);
@@ -138,7 +138,7 @@ where
         assert_eq!(admitted(&node.ask(&asked).await), 3, "{key}");
         assert_eq!(node.total(key.as_bytes()).await, 3000, "{key}");
     }
-    // What is given back takes none below zero, nor up.
+    // A refund takes no count below zero, and raises none.
     let mut back = question("a", Fixed, 1);
     (back.counters[0].cost, back.limits) = (Hits::from_thousandths(-2000), Few::new());
     node.ask_one(&back).await;
@@ -157,7 +157,7 @@ where
     assert_eq!(node.total(b"b").await, 0);
 }
 
-pub async fn of_many_that_ask_at_once_so_many_are_admitted<F>(fixture: &F)
+pub async fn exactly_the_limit_of_many_concurrent_hits_is_admitted<F>(fixture: &F)
 where
     F: Fixture<Store: Decider<Counts = Added>>,
 {
@@ -166,7 +166,7 @@ where
     assert_eq!(node.total(b"a").await, 100_000);
 }
 
-pub async fn no_more_are_admitted_of_many_that_ask_at_once<F: Fixture<Store: Decider>>(
+pub async fn at_most_the_limit_of_many_concurrent_hits_is_admitted<F: Fixture<Store: Decider>>(
     fixture: &F,
 ) {
     let raced = admitted_of_many(fixture).await;
@@ -180,7 +180,7 @@ pub async fn no_more_are_admitted_of_many_that_ask_at_once<F: Fixture<Store: Dec
     assert_eq!((count, node.total(b"a").await), (100, 100_000));
 }
 
-/// Some 300 questions of 20 nodes, which all ask at once for one of 100 hits: how many were admitted.
+/// Returns how many of some 300 questions are admitted, by which 20 nodes ask at once for one of 100 hits.
 async fn admitted_of_many<F: Fixture<Store: Decider>>(fixture: &F) -> usize {
     let question = question("a", Sliding, 100);
     let ask = async || {
