@@ -7,3 +7,4 @@ mod pending;
 mod reserve_book;
 mod sync;
 mod synchronous;
+mod trials;
