@@ -44,6 +44,16 @@ pub(super) struct NamespaceText {
     pub(super) name: Box<str>,
     pub(super) definition: Option<Definition>,
     pub(super) uses: Vec<NamespaceUse>,
+    /// Rules whose limits are lists.
+    pub(super) lists: Vec<ListUse>,
+}
+
+/// A rule whose limits are a list.
+#[derive(Debug)]
+pub(super) struct ListUse {
+    pub(super) origin: Origin,
+    pub(super) algorithm: Algorithm,
+    pub(super) counter: Option<Box<str>>,
 }
 
 /// A `ratelimit_namespace`.
@@ -123,6 +133,7 @@ impl HttpConf {
                 name: name.into(),
                 definition: None,
                 uses: Vec::new(),
+                lists: Vec::new(),
             });
             self.namespaces.len().saturating_sub(1)
         })
@@ -132,7 +143,7 @@ impl HttpConf {
     pub(super) fn use_namespace(
         &mut self,
         name: &str,
-        quotas: &[Quota<'_>],
+        (quotas, has_list): (&[Quota<'_>], bool),
         algorithm: Algorithm,
         counter: Option<&str>,
         origin: &Origin,
@@ -151,6 +162,11 @@ impl HttpConf {
         });
         if let Some(namespace) = self.namespaces.get_mut(number) {
             namespace.uses.extend(uses);
+            namespace.lists.extend(has_list.then(|| ListUse {
+                origin: origin.clone(),
+                algorithm,
+                counter: counter.map(Into::into),
+            }));
         }
         number
     }
@@ -197,11 +213,19 @@ impl NamespaceUse {
 impl NamespaceText {
     /// Returns the place of the definition, or of the first use if there is none.
     pub(super) fn origin(&self) -> Origin {
-        match (&self.definition, self.uses.first()) {
-            (Some(Definition { block, .. }), _) => block.origin().clone(),
-            (None, Some(NamespaceUse { origin, .. })) => origin.clone(),
-            (None, None) => Origin::unknown(),
+        match &self.definition {
+            Some(Definition { block, .. }) => block.origin().clone(),
+            None => {
+                let uses = self.uses.iter().map(|it| &it.origin);
+                let mut origins = uses.chain(self.lists.iter().map(|it| &it.origin));
+                origins.next().cloned().unwrap_or_else(Origin::unknown)
+            }
         }
+    }
+
+    /// Whether no rule counts in the namespace.
+    pub(super) fn is_unused(&self) -> bool {
+        self.uses.is_empty() && self.lists.is_empty()
     }
 
     /// Returns the windows in which hits are counted, ascending.
@@ -214,7 +238,9 @@ impl NamespaceText {
 
     /// Returns the names of the counters of rules, each once, without the shared one.
     pub(super) fn counters(&self) -> Vec<Box<str>> {
-        let named = self.uses.iter().filter_map(|it| it.counter.clone());
+        let counters = self.uses.iter().map(|it| &it.counter);
+        let counters = counters.chain(self.lists.iter().map(|it| &it.counter));
+        let named = counters.filter_map(Clone::clone);
         named.collect::<BTreeSet<_>>().into_iter().collect()
     }
 

@@ -81,6 +81,6 @@ impl ListedLimit {
 fn constant<T>(amount: &Amount<T>) -> Option<Hits> {
     match amount {
         Amount::Constant(hits) => Some(*hits),
-        Amount::Variable(_) => None,
+        Amount::Variable(_) | Amount::Listed(_) => None,
     }
 }

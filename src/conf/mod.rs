@@ -21,6 +21,7 @@ pub mod configuration;
 pub mod defined;
 pub mod http;
 pub mod level;
+pub mod limit_list;
 pub mod listed;
 pub mod namespace;
 mod ratelimit;

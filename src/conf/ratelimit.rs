@@ -5,12 +5,13 @@ use std::rc::Rc;
 use super::http::HttpConf;
 use super::level::LevelConf;
 use super::level::rules::{Cost, OwnKey, Rule, RuleLimit};
+use super::limit_list::LimitList;
 use super::review::{WindowLimits, warn_of_rule};
-use super::rule::{CostText, RuleText};
+use super::rule::{CostText, LimitsText, RuleText};
 use super::words::message::{ConfError, Message};
 use super::words::nginx::Nginx;
 use super::words::parameter::Parameter;
-use super::words::text::{Amount, WrittenText, compile};
+use super::words::text::{self, Amount, WrittenText, compile};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Quota, QuotaHits};
 use crate::policy::options::shown;
@@ -70,6 +71,17 @@ impl<T> Rule<T> {
             unless: rule.unless.map(&mut compile).transpose()?,
         };
 
+        let list = match rule.limits {
+            Some(LimitsText { text, ref default }) => Some((
+                LimitList {
+                    text: text::compile(nginx, text)?,
+                    default: default.clone(),
+                    sizes: Vec::new(),
+                },
+                rule.algorithm,
+            )),
+            None => None,
+        };
         let origin = nginx.origin();
         http.has_deferred |= matches!(cost, Cost::Deferred(_));
         Ok(Rule {
@@ -77,7 +89,7 @@ impl<T> Rule<T> {
             place: origin.within(&nginx.directory()).into(),
             namespace: http.use_namespace(
                 rule.namespace,
-                &rule.quotas,
+                (&rule.quotas, rule.limits.is_some()),
                 rule.algorithm,
                 rule.counter.own(),
                 &origin,
@@ -87,6 +99,7 @@ impl<T> Rule<T> {
             dry_run: rule.dry_run,
             status: rule.status,
             limits,
+            list,
             shared: match rule.counter.is_explicit() {
                 true => Vec::new(),
                 false => WindowLimits::of(&rule),

@@ -46,6 +46,7 @@ impl HttpConf {
             name: DEFAULT_NAMESPACE.into(),
             definition: None,
             uses: Vec::new(),
+            lists: Vec::new(),
         })
     }
 
@@ -88,7 +89,7 @@ impl HttpConf {
         let strategy = store.and_then(|it| self.stores.get(it));
         let strategy = strategy.map(|it| it.settings.kind());
         check_algorithms(namespace, options, strategy)?;
-        if options.sync != SyncMode::Local && namespace.uses.is_empty() && !self.has_callers {
+        if options.sync != SyncMode::Local && namespace.is_unused() && !self.has_callers {
             let message = format!(
                 "no rule counts in it: expected \"ratelimit {name} limit=hits/window;\", or no such \
                  namespace"
@@ -174,8 +175,9 @@ fn check_algorithms(
         let decides = || store.is_none_or(|store| store.decides_by(algorithm));
         options.sync.goes_with(algorithm, decides)
     };
-    let mut uses = namespace.uses.iter();
-    let Some(NamespaceUse { origin, algorithm, .. }) = uses.find(|it| !goes(it.algorithm)) else {
+    let uses = namespace.uses.iter().map(|it| (&it.origin, it.algorithm));
+    let mut uses = uses.chain(namespace.lists.iter().map(|it| (&it.origin, it.algorithm)));
+    let Some((origin, algorithm)) = uses.find(|(_, algorithm)| !goes(*algorithm)) else {
         return Ok(());
     };
     let (name, sync) = (&namespace.name, options.sync);

@@ -27,6 +27,7 @@ use super::module::Module;
 use super::{capi, sync};
 use crate::broker::Asker;
 use crate::broker::shared::message::Reply;
+use crate::conf::words::message::ConfError;
 
 static CONTEXT: ngx_http_module_t = ngx_http_module_t {
     preconfiguration: Some(preconfiguration),
@@ -118,7 +119,7 @@ unsafe extern "C" fn init_main_conf(cf: *mut ngx_conf_t, conf: *mut c_void) -> *
             let main = &mut *conf.cast::<MainConf>();
             Conf::with(cf, |conf| {
                 watched::end(conf);
-                let result = main.resolve(conf);
+                let result = main.resolve(conf).and_then(|()| find_windows(conf));
                 conf.outcome(result)
             })
         }
@@ -155,9 +156,22 @@ fn merge(conf: &mut Conf<'_>, prev: &LocationConf, level: &mut LocationConf) -> 
         inherit_content(conf, handlers, prev, level);
     }
     let main = Module::main_conf(conf)?;
+    if let Err(error) = level.find_windows(main.configuration()) {
+        conf.refuse(error);
+        return None;
+    }
     level.inherit(prev, main.context_slot);
     main.record_level(level);
     Some(())
+}
+
+/// Gives rules of `http` with a list of limits the windows of their namespaces.
+fn find_windows(conf: &mut Conf<'_>) -> Result<(), ConfError> {
+    let main = Module::main_conf(conf);
+    match (main, Module::location_conf_mut(conf)) {
+        (Some(main), Some(level)) => level.find_windows(main.configuration()),
+        _ => Ok(()),
+    }
 }
 
 /// Returns whether another module has replaced the content handler of a location of this module.

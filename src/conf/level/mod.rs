@@ -5,6 +5,7 @@ pub mod rules;
 
 use std::rc::Rc;
 
+use super::configuration::Configuration;
 use super::review::warn_of_key;
 use super::words::message::{ConfError, Origin};
 use super::words::nginx::Nginx;
@@ -121,6 +122,24 @@ impl<T> LevelConf<T> {
     pub fn inherit_content(&mut self, prev: &LevelConf<T>) {
         self.content = prev.content;
         self.is_content_inherited = prev.content.is_some();
+    }
+
+    /// Gives rules of this level with a list of limits the windows of their namespaces. Called before
+    /// other levels inherit the rules.
+    ///
+    /// # Errors
+    ///
+    /// If a namespace does not have the windows.
+    pub fn find_windows(&mut self, configuration: &Configuration) -> Result<(), ConfError> {
+        let rules = self.rules.as_mut().and_then(Rc::get_mut);
+        let found = rules.map_or(Ok(()), |rules| rules.find_windows(&configuration.namespaces));
+        found.map_err(|(rule, message)| {
+            let message = format!("ratelimit: {message}");
+            match configuration.rules.get(rule) {
+                Some(origin) => ConfError::at(origin, message),
+                None => message.into(),
+            }
+        })
     }
 
     /// Inherits the settings that this level does not set.

@@ -1,9 +1,14 @@
 //! The rules of a level, and the names of their policies.
 
+use std::rc::Rc;
+
+use crate::conf::configuration::NamespaceConf;
+use crate::conf::limit_list::LimitList;
 use crate::conf::review::WindowLimits;
 use crate::conf::words::text::{Amount, WrittenText};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::headers::ietf::{self, PolicyItem};
-use crate::policy::limit::Limit;
+use crate::policy::limit::{Burst, Limit};
 
 /// The rules of a level, all of which must admit a request. `ratelimit off` makes an empty list.
 #[derive(Debug)]
@@ -31,6 +36,8 @@ pub struct Rule<T> {
     pub status: Option<isize>,
     /// The limits, at least one.
     pub limits: Vec<RuleLimit<T>>,
+    /// The list that has the limits, while the windows of the namespace are not known.
+    pub(crate) list: Option<(LimitList<T>, Algorithm)>,
     /// The limits whose counters are checked for other rules' limits; empty if `counter=` says that sharing is meant.
     pub(crate) shared: Vec<WindowLimits>,
 }
@@ -118,6 +125,55 @@ impl<T> Rules<T> {
         Ok(())
     }
 
+    /// Gives each rule with a list of limits a limit for each window of its namespace.
+    ///
+    /// # Errors
+    ///
+    /// If a namespace has no windows, or not those of `default=`. Returns the number of the rule,
+    /// and a message.
+    pub(crate) fn find_windows(
+        &mut self,
+        namespaces: &[NamespaceConf],
+    ) -> Result<(), (usize, String)> {
+        let mut has_new = false;
+        for rule in &mut self.rules {
+            let Some((mut list, algorithm)) = rule.list.take() else {
+                continue;
+            };
+            let (name, sizes) = match namespaces.get(rule.namespace) {
+                Some(namespace) => (&*namespace.name, &*namespace.window_sizes),
+                None => ("", &[][..]),
+            };
+            if sizes.is_empty() {
+                let message = format!(
+                    "limits= has limits of the windows of namespace \"{name}\", which has none: \
+                     expected \"window_sizes\" in its block"
+                );
+                return Err((rule.number, message));
+            }
+            let checked = list.default.check(sizes);
+            checked.map_err(|message| (rule.number, format!("default=: {message}")))?;
+            list.sizes = sizes.into();
+            let list = Rc::new(list);
+            rule.limits.extend(sizes.iter().map(|size| RuleLimit {
+                limit: Limit {
+                    name: Box::default(),
+                    size: *size,
+                    algorithm,
+                    burst: Burst::default(),
+                },
+                hits: Amount::Listed(list.clone()),
+                default_name: Some(format!("{name}-{size}").into()),
+            }));
+            has_new = true;
+        }
+        if has_new {
+            self.name_policies();
+            self.write_policy();
+        }
+        Ok(())
+    }
+
     fn limits(&self) -> impl Iterator<Item = &RuleLimit<T>> {
         self.rules.iter().flat_map(|rule| &rule.limits)
     }
@@ -151,7 +207,7 @@ impl<T> Rules<T> {
                 hits: limit.limit.most(hits),
                 window: limit.limit.window(hits),
             }),
-            Amount::Variable(_) => None,
+            Amount::Variable(_) | Amount::Listed(_) => None,
         });
         if let Some(policies) = constant.collect::<Option<Vec<_>>>() {
             ietf::policy(policies, |part| policy.extend_from_slice(part));

@@ -2,6 +2,7 @@
 
 mod rate;
 
+use super::limit_list::WindowHits;
 use super::words::parameter::{Parameter, QUOTES, is_other, unknown};
 use super::words::settings::{STATUS, parse_status};
 use crate::policy::algorithm::Algorithm;
@@ -16,8 +17,10 @@ use rate::{RateText, refuse_without_rate};
 pub struct RuleText<'a> {
     /// The namespace in which hits are counted.
     pub namespace: &'a str,
-    /// The limits, at least one; or a single rate.
+    /// The limits, at least one; or a single rate; none if they are a list.
     pub quotas: Vec<Quota<'a>>,
+    /// The list of limits.
+    pub limits: Option<LimitsText<'a>>,
     /// The algorithm of the windows, or that of rates.
     pub algorithm: Algorithm,
     /// The burst and the delay of a rate.
@@ -50,6 +53,15 @@ pub enum CounterName<'a> {
     Own(&'a str),
 }
 
+/// The parameters `limits=` and `default=`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitsText<'a> {
+    /// The text of a request's list.
+    pub text: &'a [u8],
+    /// The list in place of a wrong one.
+    pub default: WindowHits,
+}
+
 /// The parameter `cost=` or `charge=`, with its word for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostText<'a> {
@@ -79,10 +91,13 @@ impl<'a> RuleText<'a> {
         let (mut cost, mut charge, mut name) = (None, None, None);
         let (mut rate, mut burst, mut delay) = (None, None, None);
         let (mut dry_run, mut status, mut unless) = (None, None, None);
+        let (mut list, mut default) = (None, None);
         for &word in words {
             let parameter = Parameter::of(word).ok_or_else(|| unknown(word))?;
             let place = match parameter.name() {
                 b"limit" => None,
+                b"limits" => Some(&mut list),
+                b"default" => Some(&mut default),
                 b"window" => Some(&mut window),
                 b"rate" => Some(&mut rate),
                 b"burst" => Some(&mut burst),
@@ -111,6 +126,24 @@ impl<'a> RuleText<'a> {
                 return Err(OptionError::new(message));
             }
         }
+        let others = [limits.first().copied(), rate, burst, delay, name];
+        match (list, default, others.into_iter().flatten().next()) {
+            (Some(list), _, Some(other)) => {
+                return Err(OptionError::new(format!(
+                    "parameter \"{}\" takes the place of \"{}\": expected one of the two, or rules \
+                     of their own",
+                    shown(list.word),
+                    shown(other.word)
+                )));
+            }
+            (None, Some(default), _) => {
+                return Err(OptionError::new(format!(
+                    "parameter \"{}\" is of a list: expected \"limits=$variable\" beside it",
+                    shown(default.word)
+                )));
+            }
+            _ => {}
+        }
         let rate = match rate {
             Some(rate) => Some(RateText::parse(rate, burst, delay)?),
             None => refuse_without_rate(burst, delay)?,
@@ -119,7 +152,7 @@ impl<'a> RuleText<'a> {
             rate.refuse_with(!quotas.is_empty(), window)?;
             quotas.push(rate.quota);
         }
-        if quotas.is_empty() {
+        if quotas.is_empty() && list.is_none() {
             let message = "no limit: expected at least one \"limit=hits/window\"";
             return Err(OptionError::new(message));
         }
@@ -130,6 +163,7 @@ impl<'a> RuleText<'a> {
         for (parameter, quota) in limits.into_iter().zip(&quotas) {
             check_most(parameter, quota, algorithm)?;
         }
+        let list = list.map(|list| LimitsText::parse(list, default, algorithm)).transpose()?;
         let name = name.map(parse_name).transpose()?;
         if let (Some(name), [_, _, ..]) = (name, quotas.as_slice()) {
             return Err(OptionError::new(format!(
@@ -141,6 +175,7 @@ impl<'a> RuleText<'a> {
         Ok(RuleText {
             namespace,
             quotas,
+            limits: list,
             algorithm,
             burst: rate.map(|rate| rate.burst).unwrap_or_default(),
             key: key.map(|parameter| parameter.value),
@@ -161,6 +196,23 @@ impl<'a> RuleText<'a> {
             status: status.map(parse_own_status).transpose()?,
             unless: unless.map(|parameter| parameter.value),
         })
+    }
+}
+
+impl<'a> LimitsText<'a> {
+    fn parse(
+        list: Parameter<'a>,
+        default: Option<Parameter<'_>>,
+        algorithm: Algorithm,
+    ) -> Result<LimitsText<'a>, OptionError> {
+        if !list.value.contains(&b'$') {
+            return Err(list.invalid("expected a variable with a list, such as 10/1s 1000/1d"));
+        }
+        let default = default.map(|default| {
+            let parsed = WindowHits::parse(default.value, algorithm);
+            parsed.map_err(|message| default.invalid(&message))
+        });
+        Ok(LimitsText { text: list.value, default: default.transpose()?.unwrap_or_default() })
     }
 }
 

@@ -143,24 +143,31 @@ fn read(nginx: &mut TestNginx) -> Result<(Configuration, TestLevel), ConfError> 
     let mut level = nginx.read_level(&mut http, "http")?;
     let configuration = http.resolve(nginx)?;
     let mut applied = AppliedRules::default();
-    inherit(&mut level, &mut applied);
+    level.conf.find_windows(&configuration)?;
+    inherit(&mut level, &configuration, &mut applied)?;
     for warning in applied.warnings(&configuration) {
         nginx.warn(warning);
     }
     Ok((configuration, level))
 }
 
-fn inherit(level: &mut TestLevel, applied: &mut AppliedRules<String>) {
+fn inherit(
+    level: &mut TestLevel,
+    configuration: &Configuration,
+    applied: &mut AppliedRules<String>,
+) -> Result<(), ConfError> {
     for inner in &mut level.levels {
         let mut others = ["if ", "limit_except "].iter();
         let is_within = others.any(|other| inner.name.starts_with(other));
         if is_within && inner.conf.content().is_none() {
             inner.conf.inherit_content(&level.conf);
         }
+        inner.conf.find_windows(configuration)?;
         inner.conf.inherit(&level.conf);
         applied.note(&inner.conf);
-        inherit(inner, applied);
+        inherit(inner, configuration, applied)?;
     }
+    Ok(())
 }
 
 /// Appends the policies of each level with rules, and of the levels in it.
@@ -172,6 +179,7 @@ fn tell(level: &TestLevel, told: &mut Vec<String>) {
                 let limits = limits.map(|limit| match &limit.hits {
                     Amount::Constant(hits) => format!("\"{}\";q={hits}", limit.limit.name),
                     Amount::Variable(text) => format!("\"{}\";q={text}", limit.limit.name),
+                    Amount::Listed(list) => format!("\"{}\";q={}", limit.limit.name, list.text),
                 });
                 limits.collect::<Vec<_>>().join(", ")
             }

@@ -39,6 +39,56 @@ fn a_rule_may_differ_from_its_level() {
 }
 
 #[test]
+fn limits_may_be_a_list() {
+    let beside = |other: &str| {
+        format!(
+            "[emerg] ratelimit: parameter \"limits=$x\" takes the place of \"{other}\": expected one of the two, or rules of \
+             their own in http.conf:1"
+        )
+    };
+    for other in ["limit=5/10s", "rate=5/10s", "name=a"] {
+        let text = format!("{} server {{ ratelimit limits=$x {other};\n}}", super::ZONE);
+        assert_eq!(super::told_of(&text, &[]), beside(other));
+    }
+    check_in_server(&[
+        (
+            "ratelimit: a list without a variable",
+            "ratelimit limits=5/10s;",
+            "[emerg] ratelimit: invalid parameter \"limits=5/10s\": expected a variable with a list, such as 10/1s \
+             1000/1d in http.conf:1",
+        ),
+        (
+            "ratelimit: a default without a list",
+            "ratelimit limit=5/10s default=5/10s;",
+            "[emerg] ratelimit: parameter \"default=5/10s\" is of a list: expected \"limits=$variable\" beside it in \
+             http.conf:1",
+        ),
+        (
+            "ratelimit: a default that is no list",
+            "ratelimit limits=$arg_a default=x;",
+            "[emerg] ratelimit: invalid parameter \"default=x\": \"x\" is no limit: expected hits/window, such as 10/1s \
+             in http.conf:1",
+        ),
+        (
+            "ratelimit: a list in a namespace without windows",
+            "ratelimit limits=$arg_a;",
+            "[emerg] ratelimit: limits= has limits of the windows of namespace \"default\", which has none: expected \
+             \"window_sizes\" in its block in http.conf:1",
+        ),
+        (
+            "ratelimit: a default of another window",
+            "ratelimit limits=$arg_a default=5/1h; ratelimit limit=5/10s;",
+            "[emerg] ratelimit: default=: the namespace has no window 1h: expected 10s in http.conf:1",
+        ),
+        (
+            "ratelimit: a list beside a limit",
+            "ratelimit limits=$arg_a default=9/10s; ratelimit limit=5/10s;",
+            "server: \"default-10s\";q=$arg_a, \"default-10s-2\";q=5",
+        ),
+    ]);
+}
+
+#[test]
 fn a_rule_has_parameters() {
     check_in_server(&[
         (
@@ -92,7 +142,7 @@ fn a_rule_has_parameters() {
         (
             "ratelimit: a key without \"=\"",
             "ratelimit limit=5/10s key $arg_a;",
-            "[emerg] ratelimit: invalid parameter \"key\": expected limit=hits/window, window=, rate=hits/time, burst=, delay=, \
+            "[emerg] ratelimit: invalid parameter \"key\": expected limit=hits/window, limits=, default=, window=, rate=hits/time, burst=, delay=, \
              key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no other, a \
              namespace: \"ratelimit key limit=...\" in http.conf:1",
         ),

@@ -215,21 +215,21 @@ fn a_rule_is_a_namespace_and_limits() {
         ),
         (
             "ratelimit: an unknown parameter",
-            "ratelimit limits=5/10s;",
-            "[emerg] ratelimit: invalid parameter \"limits=5/10s\": expected limit=hits/window, \
+            "ratelimit requests=5/10s;",
+            "[emerg] ratelimit: invalid parameter \"requests=5/10s\": expected limit=hits/window, limits=, default=, \
              window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:1",
         ),
         (
             "ratelimit: a word that is no parameter",
             "ratelimit limit=5/10s fixed;",
-            "[emerg] ratelimit: invalid parameter \"fixed\": expected limit=hits/window, window=, rate=hits/time, burst=, delay=, \
+            "[emerg] ratelimit: invalid parameter \"fixed\": expected limit=hits/window, limits=, default=, window=, rate=hits/time, burst=, delay=, \
              key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no other, a \
              namespace: \"ratelimit fixed limit=...\" in http.conf:1",
         ),
         (
             "ratelimit: a namespace that is not the first word",
             "ratelimit limit=5/10s default;",
-            "[emerg] ratelimit: invalid parameter \"default\": expected limit=hits/window, \
+            "[emerg] ratelimit: invalid parameter \"default\": expected limit=hits/window, limits=, default=, \
              window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no \
              other, a namespace: \"ratelimit default limit=...\" in http.conf:1",
         ),
@@ -303,14 +303,14 @@ fn a_rule_is_a_namespace_and_limits() {
             "ratelimit limit=5/1m <1200 x>;",
             "[emerg] ratelimit: invalid parameter \
              \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
-             xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...\": expected limit=hits/window, \
+             xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...\": expected limit=hits/window, limits=, default=, \
              window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:1",
         ),
         (
             "ratelimit: a parameter that goes on in the next line",
             "ratelimit limit=5/1m \"key\n\
              1\";",
-            "[emerg] ratelimit: invalid parameter \"key 1\": expected limit=hits/window, window=, rate=hits/time, burst=, delay=, \
+            "[emerg] ratelimit: invalid parameter \"key 1\": expected limit=hits/window, limits=, default=, window=, rate=hits/time, burst=, delay=, \
              key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:2",
         ),
         (
@@ -328,7 +328,7 @@ fn a_rule_is_a_namespace_and_limits() {
         (
             "ratelimit: two namespaces",
             "ratelimit default default limit=5/10s;",
-            "[emerg] ratelimit: invalid parameter \"default\": expected limit=hits/window, \
+            "[emerg] ratelimit: invalid parameter \"default\": expected limit=hits/window, limits=, default=, \
              window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no \
              other, a namespace: \"ratelimit default limit=...\" in http.conf:1",
         ),
@@ -347,7 +347,7 @@ fn a_rule_is_a_namespace_and_limits() {
         (
             "ratelimit: \"off\" after a limit",
             "ratelimit limit=5/10s off;",
-            "[emerg] ratelimit: invalid parameter \"off\": expected limit=hits/window, window=, rate=hits/time, burst=, delay=, \
+            "[emerg] ratelimit: invalid parameter \"off\": expected limit=hits/window, limits=, default=, window=, rate=hits/time, burst=, delay=, \
              key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:1",
         ),
     ]);

@@ -1,7 +1,10 @@
 //! Texts with variables, and numbers of hits that may be such: checked before nginx compiles them.
 
+use std::rc::Rc;
+
 use super::message::ConfError;
 use super::nginx::Nginx;
+use crate::conf::limit_list::LimitList;
 use crate::policy::hits::{self, Hits};
 use crate::policy::options::shown;
 
@@ -21,6 +24,8 @@ pub enum Amount<T> {
     Constant(Hits),
     /// A text with variables.
     Variable(T),
+    /// The hits of a limit's window in a list.
+    Listed(Rc<LimitList<T>>),
 }
 
 impl<T> WrittenText<T> {

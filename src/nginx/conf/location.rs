@@ -6,6 +6,7 @@ use ngx::http::HttpModuleLocationConf;
 
 use super::rules::RuleSet;
 use super::text::{EvaluationError, Text};
+use crate::conf::configuration::Configuration;
 use crate::conf::level::LevelConf;
 use crate::conf::level::body::RejectionBody;
 use crate::conf::words::message::ConfError;
@@ -53,6 +54,15 @@ impl LocationConf {
     /// Inherits the content of the surrounding location: this level is a block in it.
     pub(crate) fn inherit_content(&mut self, prev: &LocationConf) {
         self.level.inherit_content(&prev.level);
+    }
+
+    /// Gives rules of this level with a list of limits the windows of their namespaces.
+    ///
+    /// # Errors
+    ///
+    /// If a namespace does not have the windows.
+    pub(crate) fn find_windows(&mut self, configuration: &Configuration) -> Result<(), ConfError> {
+        self.level.find_windows(configuration)
     }
 
     /// Inherits settings from the level above.

@@ -144,7 +144,7 @@ impl MainConf {
     }
 
     /// Returns the resolved configuration, or the served one once the zones are mapped.
-    pub(super) fn configuration(&self) -> &Configuration {
+    pub(crate) fn configuration(&self) -> &Configuration {
         self.served.get().unwrap_or(&self.configuration)
     }
 

@@ -116,6 +116,8 @@ impl text::Amount<Text> {
     ) -> Result<Evaluated<'r>, EvaluationError> {
         match self {
             Amount::Constant(hits) => Ok(Evaluated::Hits(*hits)),
+            // The limit's window says which hits of the list; costs are none.
+            Amount::Listed(_) => Ok(Evaluated::Empty),
             Amount::Variable(text) => Ok(match text.evaluate(request)? {
                 b"" => Evaluated::Empty,
                 text => match Hits::parse(text) {

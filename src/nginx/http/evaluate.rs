@@ -3,15 +3,17 @@
 use nginx_sys::{NGX_LOG_ERR, NGX_LOG_INFO};
 
 use super::context::Keys;
+use crate::conf::limit_list::LimitList;
 use crate::engine::LimitCheck;
 use crate::nginx::conf::{
     Active, ActiveLimit, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf,
-    OwnKey, RuleKey,
+    OwnKey, RuleKey, Text,
 };
 use crate::nginx::log;
 use crate::nginx::request::Request;
 use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_accounted, is_plain};
+use crate::policy::limit::Limit;
 use crate::policy::printable::Quoted;
 use crate::table::{Invalid, Key};
 
@@ -124,7 +126,7 @@ fn name_of<'r>(
 fn hits_of(limit: &ActiveLimit, request: &Request<'_>) -> Result<Option<Hits>, EvaluationError> {
     match limit.hits {
         Amount::Constant(hits) => Ok(Some(*hits)),
-        Amount::Variable(_) => variable_hits_of(limit, request),
+        Amount::Variable(_) | Amount::Listed(_) => variable_hits_of(limit, request),
     }
 }
 
@@ -134,7 +136,11 @@ fn variable_hits_of(
     request: &Request<'_>,
 ) -> Result<Option<Hits>, EvaluationError> {
     let most = limit.bound.limit.algorithm.max_limit();
-    Ok(match limit.hits.evaluate(request)? {
+    let evaluated = match limit.hits {
+        Amount::Listed(list) => return listed_hits_of(list, limit, request),
+        amount => amount.evaluate(request)?,
+    };
+    Ok(match evaluated {
         Evaluated::Hits(hits) if hits > most => {
             limit.bound.count_invalid(Invalid::Limit);
             let name = &limit.bound.limit.name;
@@ -159,6 +165,32 @@ fn variable_hits_of(
             None
         }
     })
+}
+
+/// Returns the hits of a limit in a request's list of limits. A wrong list is logged once, for the
+/// first limit of its rule.
+fn listed_hits_of(
+    list: &LimitList<Text>,
+    limit: &ActiveLimit,
+    request: &Request<'_>,
+) -> Result<Option<Hits>, EvaluationError> {
+    let text = list.text.evaluate(request)?;
+    let Limit { size, algorithm, .. } = limit.bound.limit;
+    let reason = match list.parse(text, algorithm) {
+        Ok(limits) => return Ok(limits.of(size)),
+        Err(reason) => reason,
+    };
+    if list.sizes.first() == Some(&size) {
+        limit.bound.count_invalid(Invalid::Limit);
+        let message = format_args!(
+            "ratelimit: the limits are \"{}\", in which {}: {} applies",
+            Quoted(text),
+            Quoted(reason.as_bytes()),
+            if list.default.is_empty() { "none" } else { "the default" },
+        );
+        log::error(NGX_LOG_ERR, request.log(), message);
+    }
+    Ok(list.default.of(size))
 }
 
 /// Returns the cost that is charged with the decision.
