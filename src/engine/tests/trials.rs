@@ -64,7 +64,7 @@ proptest! {
         let key = shared.table.key(b"k");
         // Each limit has a window of its own.
         let mut sizes = (1_u64..).map(|days| WindowSize::from_millis(days * 86_400_000).unwrap());
-        let bounds: Vec<(Option<usize>, Vec<(BoundLimit<'_>, Hits)>)> = rules
+        let bounds: Vec<_> = rules
             .iter()
             .enumerate()
             .map(|(number, (is_tried, limits))| {
@@ -77,7 +77,7 @@ proptest! {
                     };
                     (BoundLimit::new(limit, &namespace, []), hits(*most))
                 });
-                (is_tried.then_some(number), limits.collect())
+                (is_tried.then_some(number), limits.collect::<Vec<_>>())
             })
             .collect();
         let counts = rules.iter().map(|(_, limits)| vec![0; limits.len()]).collect();
