@@ -37,7 +37,8 @@ my %conf = (
     },
 );
 # Starts or reloads the node with this content of the location of the page.
-my $with = sub { return (%conf, server => "location /view/ { ratelimit off; $_[0] } location /rw/ { ratelimit off; ratelimit_api write=on; }") };
+my $with = sub { return (%conf, server => "location /view/ { ratelimit off; $_[0] } location /rw/ { ratelimit off; ratelimit_api write=on; }
+    location ~ ^/dry/(?<key>.*) { ratelimit web limit=1/366d window=fixed counter=dry; ratelimit_dry_run on; empty_gif; }") };
 $node->start($with->('ratelimit_api;'));
 $node->wait_for_first_sync;
 my $url     = "http://127.0.0.1:$node->{port}";
@@ -79,8 +80,11 @@ cmp_ok($browser->evaluate(q{document.querySelectorAll('#traffic .rejected, #traf
 my $sum = $stop->(1000);
 cmp_ok($sum->{429}, '>', 0, 'requests were rejected');
 is($node->hit(any => "k$_"), 200, 'a request in another namespace') for 1 .. 3;
+is($node->hit(dry => 'k'), 200, 'a request in a dry run') for 1 .. 3;
 eventually(sub { shown_numbers() }, sub { $_[0] eq api_numbers() }, 'at rest, each number of the page equals the API\'s');
 note(shown_numbers());
+is(cell('namespaces', 'web', 'Dry run'), 2, 'two of them in a dry run');
+eventually(sub { $browser->evaluate(q{document.querySelectorAll('#traffic .dry').length}) }, 1, 'which the graph shows, too');
 is(cell('stores', 'main (redis)', 'State'), 'up', 'the store is up');
 like(cell('stores', 'main (redis)', 'Latency'), qr/^[\d.]+ (?:ms|s)\z/, 'its latency');
 like(cell('syncs', 'api', 'Lag'), qr/^[\d.]+ (?:ms|s)\z/, 'the lag of the sync');

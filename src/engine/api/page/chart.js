@@ -4,6 +4,9 @@
 /** The longest time that a graph shows, in seconds. */
 const SPAN = 600;
 
+/** The layers of a graph of requests. */
+const LAYERS = ['rejected', 'dry', 'passed'];
+
 /** The time over which a current rate is averaged, in seconds. */
 const RECENT = 10;
 
@@ -76,35 +79,35 @@ function unbroken(points) {
   return parts.filter(part => part.length);
 }
 
-/** Draws `lower`, and `upper` stacked on it, as areas. */
-function stack(points, lower, upper, x, y) {
-  const step = (part, value) => part.map(point => `${x(point.time).toFixed(1)},${y(value(point)).toFixed(1)}`).join('L');
-  const drawn = [];
+/** Draws layers as areas, the first one at the bottom. */
+function stack(points, layers, x, y) {
+  const line = (part, value) => part.map(point => `${x(point.time).toFixed(1)},${y(value(point)).toFixed(1)}`).join('L');
+  const [areas, lines] = [[], []];
   for (const part of unbroken(points)) {
-    const zero = step([part.at(-1), part[0]], () => 0);
-    const low = point => point.rates[lower] ?? 0;
-    const high = point => low(point) + (point.rates[upper] ?? 0);
-    if (upper) {
-      drawn.push(draw('path', { class: upper, d: `M${step(part, high)}L${step([...part].reverse(), low)}Z` }));
-      drawn.push(draw('path', { class: `${upper}-line`, d: `M${step(part, high)}` }));
+    const below = [() => 0];
+    for (const layer of layers) {
+      const low = below.at(-1);
+      const high = point => low(point) + (point.rates[layer] ?? 0);
+      below.push(high);
+      if (!part.some(point => point.rates[layer])) continue;
+      areas.push(draw('path', { class: layer, d: `M${line(part, high)}L${line([...part].reverse(), low)}Z` }));
+      lines.push(draw('path', { class: `${layer}-line`, d: `M${line(part, high)}` }));
     }
-    drawn.push(draw('path', { class: lower, d: `M${step(part, low)}L${zero}Z` }));
-    if (part.some(low)) drawn.push(draw('path', { class: `${lower}-line`, d: `M${step(part, low)}` }));
   }
-  return drawn;
+  return [...areas, ...lines];
 }
 
 /** Returns the largest stacked value of points. */
 const highest = (points, ...names) => Math.max(0, ...points.map(({ rates }) => rates ? names.reduce((sum, name) => sum + (rates[name] ?? 0), 0) : 0));
 
 /** Draws a graph without axes into a drawing that is kept. */
-function sparkline(svg, points, lower, upper, label) {
+function sparkline(svg, points, layers, label) {
   const [width, height] = [132, 24];
   svg ??= draw('svg', { width, height, role: 'img' });
   const end = points.at(-1)?.time ?? 0;
   const start = end - shownSpan(points);
-  const top = highest(points, lower, ...upper ? [upper] : []) || 1;
-  const drawn = stack(points, lower, upper, time => (time - start) / (end - start) * width, rate => height - 1 - rate / top * (height - 3));
+  const top = highest(points, ...layers) || 1;
+  const drawn = stack(points, layers, time => (time - start) / (end - start) * width, rate => height - 1 - rate / top * (height - 3));
   svg.replaceChildren(draw('path', { class: 'grid', d: `M0,${height - .5}H${width}` }), ...drawn);
   setAttribute(svg, 'aria-label', label);
   return svg;
@@ -119,7 +122,7 @@ function drawTraffic(box, points, at, label) {
   const [left, bottom, top] = [44, height - 20, 8];
   const end = points.at(-1)?.time ?? 0;
   const span = shownSpan(points);
-  const most = niceAbove(highest(points, 'rejected', 'passed') || 1);
+  const most = niceAbove(highest(points, ...LAYERS) || 1);
   const x = time => left + (1 - (end - time) / span) * (width - left - 1);
   const y = rate => bottom - rate / most * (bottom - top);
   const svg = draw('svg', { width, height, role: 'img', 'aria-label': label });
@@ -133,7 +136,7 @@ function drawTraffic(box, points, at, label) {
     const anchor = back === 0 ? 'end' : x(end - back) < left + 20 ? 'start' : 'middle';
     svg.append(draw('text', { x: x(end - back), y: height - 4, 'text-anchor': anchor }, back ? `−${duration(back)}` : 'now'));
   }
-  svg.append(...stack(points, 'rejected', 'passed', x, y));
+  svg.append(...stack(points, LAYERS, x, y));
   if (points[at]) svg.append(draw('path', { class: 'cursor', d: `M${x(points[at].time).toFixed(1)},${top}V${bottom}` }));
   box.replaceChildren(svg);
   return time => points.length ? points.reduce((best, point, index) => Math.abs(x(point.time) - time) < Math.abs(x(points[best].time) - time) ? index : best, 0) : 0;

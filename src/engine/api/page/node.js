@@ -26,14 +26,14 @@ function remember(node) {
       histories[kind].get(item.name).add(node.time, values(item));
     }
   };
-  add('namespaces', node.namespaces, ({ passed, rejected }) => ({ passed, rejected }));
+  add('namespaces', node.namespaces, ({ passed, rejected, rejected_dry_run }) => ({ passed, rejected, dry: rejected_dry_run }));
   add('stores', node.stores, ({ exchanges, exchange_seconds }) => ({ exchanges, exchange_seconds }));
   add('zones', node.zones, ({ sent, unsent }) => ({ sent, unsent }));
 }
 
 /** Returns the drawing of a history that is kept by this name. */
-function kept(name, points, lower, upper, label) {
-  sparklines.set(name, sparkline(sparklines.get(name), points, lower, upper, label));
+function kept(name, points, layers, label) {
+  sparklines.set(name, sparkline(sparklines.get(name), points, layers, label));
   return sparklines.get(name);
 }
 
@@ -60,8 +60,8 @@ const gravest = kinds => ['bad', 'warn', 'ok'].find(kind => kinds.includes(kind)
 function showTiles(node, limited) {
   const recent = name => node.namespaces.map(space => histories.namespaces.get(space.name).recent(name)).filter(rate => rate !== null);
   const sum = rates => rates.length ? rates.reduce((sum, rate) => sum + rate, 0) : null;
-  const [passed, rejected] = [sum(recent('passed')), sum(recent('rejected'))];
-  const all = passed === null ? null : passed + rejected;
+  const [passed, rejected, dry] = ['passed', 'rejected', 'dry'].map(name => sum(recent(name)));
+  const all = passed === null ? null : passed + rejected + dry;
   const synced = node.namespaces.filter(space => space.sync_rate > 0).map(space => ({ ...lagOf(node, space), name: space.name }));
   const worst = synced.reduce((worst, sync) => !worst || sync.lag === null || worst.lag !== null && sync.lag > worst.lag ? sync : worst, null);
   const fullest = node.zones.reduce((full, zone) => !full || fillOf(zone) > fillOf(full) ? zone : full, null);
@@ -69,8 +69,8 @@ function showTiles(node, limited) {
   const down = node.stores.filter(store => store.up === false);
   const up = node.stores.filter(store => store.up).length;
   const tiles = [
-    ['Requests/s', perSecond(all), `${amount(node.namespaces.reduce((sum, space) => sum + space.passed + space.rejected, 0))} in all`],
-    ['Rejected/s', perSecond(rejected), all ? `${percent(rejected / all)} of the requests` : 'of no requests', rejected > 0 ? 'bad' : null],
+    ['Requests/s', perSecond(all), `${amount(node.namespaces.reduce((sum, space) => sum + space.passed + space.rejected + space.rejected_dry_run, 0))} in all`],
+    ['Rejected/s', perSecond(rejected), all ? `${percent(rejected / all)} of them${dry ? `; ${perSecond(dry)} in dry runs` : ''}` : 'of none', rejected > 0 ? 'bad' : null],
     ['Limited keys', limited === null ? '–' : amount(limited), limited ? 'now, on this node' : 'nobody waits', limited ? 'warn' : null],
     ['Stores', node.stores.length ? `${up} of ${node.stores.length} up` : 'none',
       down.length ? `down: ${down.map(store => store.name).join(', ')}` : node.stores.length ? 'all that were asked answer' : 'this node counts by itself',
@@ -100,8 +100,8 @@ function showTraffic() {
   slider.max = Math.max(0, points.length - 1);
   slider.value = at;
   const text = point => !point ? 'No counters yet.' : !point.rates ? `${clock(point.time)}: the first counters` :
-    `${clock(point.time)}: ${perSecond(point.rates.passed)} passed/s, ${perSecond(point.rates.rejected)} rejected/s`;
-  const label = `Requests per second${chosen ? ` in ${chosen}` : ''} in the last ${duration(shownSpan(points))}: at most ${perSecond(highest(points, 'passed', 'rejected'))}, of these rejected at most ${perSecond(highest(points, 'rejected'))}`;
+    `${clock(point.time)}: ${perSecond(point.rates.passed)} passed/s, ${perSecond(point.rates.rejected)} rejected/s${point.rates.dry ? `, ${perSecond(point.rates.dry)} rejected/s in dry runs` : ''}`;
+  const label = `Requests per second${chosen ? ` in ${chosen}` : ''} in the last ${duration(shownSpan(points))}: at most ${perSecond(highest(points, ...LAYERS))}, of these rejected at most ${perSecond(highest(points, 'rejected'))}`;
   const nearest = drawTraffic(byId('traffic'), points, showTraffic.time === undefined ? -1 : at, label);
   setText(byId('reading'), text(points[at]));
   slider.setAttribute('aria-valuetext', text(points[at]));
@@ -118,12 +118,12 @@ function showNamespaces(node, choose) {
   const chosen = byId('namespace').value;
   tables.namespaces.show(node.namespaces, space => {
     const history = histories.namespaces.get(space.name);
-    const [passed, rejected] = [history.recent('passed'), history.recent('rejected')];
-    const all = passed === null ? null : passed + rejected;
+    const [passed, rejected, dry] = ['passed', 'rejected', 'dry'].map(name => history.recent(name));
+    const all = passed === null ? null : passed + rejected + dry;
     const label = `${space.name}: ${perSecond(all)} requests and ${perSecond(rejected)} rejections per second`;
     return [space.name,
       { text: space.name, press: () => choose(chosen === space.name ? '' : space.name), pressed: chosen === space.name, style: 'link' },
-      { node: kept(`namespace ${space.name}`, history.points, 'rejected', 'passed', label) },
+      { node: kept(`namespace ${space.name}`, history.points, LAYERS, label) },
       perSecond(all), { text: perSecond(rejected), kind: rejected > 0 ? 'bad' : null }, percent(all ? rejected / all : null),
       amount(space.passed), amount(space.rejected), amount(space.rejected_dry_run),
       { text: amount(space.error), kind: space.error ? 'warn' : null }, amount(space.hits), amount(space.keys), space.zone ?? '–',
@@ -165,7 +165,7 @@ function showStores(node) {
     const label = `Latency of ${store.name}: now ${duration(latency)}, at most ${duration(highest(points, 'passed'))}`;
     return [store.name, `${store.name} (${store.strategy ?? '–'})`,
       { text: { true: 'up', false: 'down' }[store.up] ?? 'not asked yet', kind: { true: 'ok', false: 'bad' }[store.up] ?? 'muted' },
-      duration(latency), { node: kept(`store ${store.name}`, points, 'passed', null, label) }, perSecond(history.recent('exchanges')),
+      duration(latency), { node: kept(`store ${store.name}`, points, ['passed'], label) }, perSecond(history.recent('exchanges')),
       amount(store.connects), store.clock_offset === null ? '–' : `${store.clock_offset > 0 ? '+' : ''}${duration(store.clock_offset)}`];
   });
 }
