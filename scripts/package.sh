@@ -12,6 +12,7 @@
 #
 #   DEBFULLNAME, DEBEMAIL   the maintainer of the packages
 #   RATELIMIT_REVISION      the revision of the packages: default 1
+#   RATELIMIT_PROFILE       as for scripts/build.sh
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -60,7 +61,7 @@ built() {
     [ "$1$light" != debian ] || target=$root/target
     RATELIMIT_WITHOUT_CASSANDRA=$light CARGO_TARGET_DIR=$target NGINX_SOURCE_DIR=$tree NGINX_BUILD_DIR=$tree/objs \
         scripts/build.sh >&2
-    printf '%s\n' "$target/release"
+    printf '%s\n' "$target/${RATELIMIT_PROFILE:-release}"
 }
 
 # The options of cargo tree for the crates in the module.
@@ -110,10 +111,9 @@ debian_packages() {
     rm -rf "$dir"
     copy_sources "$tree"
     debian_directory "$tree" "$2" "$3"
-    [ -z "$5" ] || printf 'nginx:Depends=%s\n' "$5" >"$tree/debian/$2.substvars"
     (
         cd "$tree"
-        export RATELIMIT_MODULE=$4 RATELIMIT_FEATURES
+        export RATELIMIT_MODULE=$4 RATELIMIT_DEPENDS=$5 RATELIMIT_FEATURES
         RATELIMIT_FEATURES=$(crate_features)
         # Cargo keeps its files where it has them in the user's own directory, which debhelper replaces.
         export CARGO_HOME=${CARGO_HOME:-$HOME/.cargo} RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup}
