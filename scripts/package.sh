@@ -128,8 +128,14 @@ debian_packages() {
 
 debian() {
     local release kind=-b
-    [ -z "$light" ] || kind=-B
     release=$(built debian)
+    if [ -n "$light" ]; then
+        kind=-B
+    else
+        say 'building ratelimit-convert'
+        cargo build -q --profile fast --locked --no-default-features --features convert --bin ratelimit-convert
+        export RATELIMIT_CONVERT=$root/target/fast/ratelimit-convert
+    fi
     debian_packages "$out/debian$light" "libnginx-mod-http-rate-limiting$light" \
         '\n dh-sequence-nginx,\n nginx-dev,' "$release/deps/lib$name.so" '' $kind
 }

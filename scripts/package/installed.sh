@@ -60,14 +60,20 @@ limited() { for i in 1 2 3 4 5 6; do status :81/limited; printf ' '; done; }
 [ "$(limited)" = '200 200 200 200 200 429 ' ] || die "the sixth request is not the first one that is rejected"
 passed 'the sixth request gets 429'
 
-apt 1 install ratelimitctl $package-lua $package-dev
+apt 1 install ratelimitctl ratelimit-convert $package-lua $package-dev
 export RATELIMIT_API=http://127.0.0.1:81/ratelimit
 ratelimitctl -w 1h -t fixed show few | grep -qE '^1h|^3600s' || die "ratelimitctl: $(ratelimitctl -w 1h -t fixed show few 2>&1)"
-for page in ratelimitctl ngx_http_rate_limiting_module; do
+for page in ratelimitctl ratelimit-convert ngx_http_rate_limiting_module; do
     [ "$(man -w $page | wc -l)" = 1 ] || die "no manual page of $page"
     [ -z "$(MANWIDTH=80 man --warnings -E UTF-8 -l "$(man -w $page)" 2>&1 >/dev/null)" ] || die "bad manual page of $page"
 done
 passed 'ratelimitctl asks the node, and there are manual pages'
+
+printf 'events {}\nhttp {\nlimit_req_zone $remote_addr zone=a:1m rate=2r/s;\nserver { location / { limit_req zone=a; } }\n}\n' >/srv/old.conf
+ratelimit-convert -o /srv/new.conf /srv/old.conf || [ $? = 3 ] || die "ratelimit-convert fails"
+grep -q 'ratelimit ' /srv/new.conf || die "ratelimit-convert: $(cat /srv/new.conf)"
+nginx -t -q -c /srv/new.conf || die "nginx -t rejects what ratelimit-convert wrote"
+passed 'nginx accepts what ratelimit-convert writes'
 
 cat >/etc/nginx/conf.d/lua.conf <<'END'
 server {
@@ -125,7 +131,7 @@ apt 2 install $package
 [ -e $link ] || die "not enabled again"
 passed 'nginx runs without the removed package; installed again, it is enabled'
 
-apt 2 purge $package $package-lua $package-dev ratelimitctl
+apt 2 purge $package $package-lua $package-dev ratelimitctl ratelimit-convert
 nginx -t -q || die "nginx -t fails"
 [ "$(status /)" = 200 ] || die "nginx does not answer"
 dpkg-query -W -f '${Package} ${db:Status-Abbrev}\n' '*rate*limit*' 2>/dev/null | grep -v ' un' && die "dpkg knows a package"
