@@ -88,6 +88,17 @@ fn with_page(request: &Request<'_>) -> ngx_int_t {
     respond::with_pieces(request, NGX_HTTP_OK as ngx_int_t, PAGE_TYPE, &PAGE)
 }
 
+/// Returns whether a location's name is a prefix of paths: an nginx without PCRE has no other ones.
+#[cfg(ngx_feature = "pcre")]
+fn is_prefix(core: &ngx_http_core_loc_conf_t) -> bool {
+    core.regex.is_null()
+}
+
+#[cfg(not(ngx_feature = "pcre"))]
+fn is_prefix(_: &ngx_http_core_loc_conf_t) -> bool {
+    true
+}
+
 /// Reads nginx's request as a request to the API.
 fn read<'r>(
     request: &Request<'r>,
@@ -100,7 +111,7 @@ fn read<'r>(
     // The name of a regular-expression location is not a prefix of the path. The API's part of the
     // path shows where it begins.
     let name = name.strip_suffix(b"/").unwrap_or(name);
-    let start = if core.regex.is_null() {
+    let start = if is_prefix(core) {
         if uri.starts_with(name) { name.len() } else { uri.len() }
     } else {
         start_of_call(uri)
