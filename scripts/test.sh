@@ -60,6 +60,7 @@ for_second() {
 # The directory is of whatever is built without optimization, so the result is kept elsewhere.
 build_second_checked() {
     RATELIMIT_PROFILE=checked for_second scripts/build.sh
+    mkdir -p "${second_module%/*}"
     cp "target/checked/lib$name.so" "$second_module"
 }
 
@@ -178,7 +179,7 @@ debian_tree=$root/target/nginx/debian
 debian_source=$root/target/nginx/debian-source
 second_tree=$root/target/nginx/$crate_nginx_version
 debian_module=$root/target/release/lib$name.so
-second_module=$root/target/nginx-$crate_nginx_version.so
+second_module=$root/target/second/lib$name.so
 debian=(/usr/sbin/nginx "$debian_module")
 second=("$second_tree/objs/nginx" "$second_module")
 

@@ -92,7 +92,7 @@ subtest 'hits that are known with the response, in a cluster' => sub {
 };
 
 subtest 'a primary that hangs, and one that is killed' => sub {
-    $a->start(cluster_conf(namespace => 'on_error deny; timeout 500ms;', times => ''), workers => 1);
+    $a->start(cluster_conf(namespace => 'on_error deny; timeout 2s;', times => ''), workers => 1);
     my @keys = map {"primary-$_"} 1 .. 40;
     $a->wait_for('all shards', sub { !grep { $a->status(hit => $_) ne 'PASSED' } @keys });
     my $primary = $cluster->{primaries}[1];
