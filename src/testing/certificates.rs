@@ -1,4 +1,4 @@
-//! Certificates of the tests' own.
+//! Certificates for tests.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::fs;
@@ -34,12 +34,12 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for this host, if it is the name of one.
+    /// Issues a certificate for this host; without a host if the name has a space.
     pub(crate) fn issue(&self, host: &str) -> Certificate {
         self.sign(params(host))
     }
 
-    /// Issues a certificate that was good until last century.
+    /// Issues a certificate that expired in 1999.
     pub(super) fn issue_expired(&self, host: &str) -> Certificate {
         let mut params = params(host);
         params.not_before = date_time_ymd(1999, 1, 1);
@@ -57,7 +57,7 @@ impl Authority {
 }
 
 impl Certificate {
-    /// Writes what a server of this certificate reads, with the authority that it asks its clients for.
+    /// Writes the files that a server with this certificate reads, and the authority of its clients.
     pub(super) fn write(&self, authority: &Authority, dir: &Path) {
         for (name, content) in [
             ("roots.pem", &authority.pem()),
@@ -81,7 +81,7 @@ fn params(host: &str) -> CertificateParams {
     CertificateParams::new(hosts).unwrap()
 }
 
-/// The options with which that authority alone is trusted.
+/// Returns the options that trust only this authority.
 pub(crate) fn trusting(authority: &Authority) -> TlsOptions {
     TlsOptions {
         trusted_certificate: Some(pem_file("roots.pem", &authority.pem())),

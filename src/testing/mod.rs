@@ -1,8 +1,8 @@
 //! Support for tests: memory and time, servers, and the tests that every datastore passes.
 //!
-//! - `table`: memory that processes share, and simulated time; `certificates`, `proxy`: what servers are spoken to through
+//! - `table`: memory that processes share, and simulated time; `certificates`, `proxy`: for connections to servers
 //! - `port`: ports of servers that are started again
-//! - `redis`, `postgres`, `cassandra`: servers of the tests' own
+//! - `redis`, `postgres`, `cassandra`: servers that tests start
 //! - `conformance`: tests that every datastore passes; `server_tests`: tests of those that have servers
 
 #[cfg(all(test, feature = "cassandra", not(loom)))]

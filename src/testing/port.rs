@@ -10,7 +10,7 @@ const FIRST: u16 = 22_000;
 const COUNT: u16 = 768;
 const TO_BUS: u16 = 10_000;
 
-/// A TCP port of 127.0.0.1, of which no other test in any process has the number while this value lives.
+/// A TCP port of 127.0.0.1 that no other test of any process uses while this value lives.
 pub(crate) struct Port {
     pub(crate) number: u16,
     /// Socket that marks the number as taken, whether the server runs or not.
@@ -46,7 +46,7 @@ fn a_port_stays_reserved_while_its_server_does_not_run() {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len(), ports.len());
-    // The system gives none of them to a client either.
+    // The system gives none of these ports to a client, either.
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
     let first: u16 = range.split_whitespace().next().unwrap().parse().unwrap();
     for number in numbers {

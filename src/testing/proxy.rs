@@ -1,4 +1,4 @@
-//! A server that passes everything on to a datastore, and loses answers when it is told to.
+//! A proxy of a datastore, which can delay and lose answers.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -9,17 +9,17 @@ use std::thread;
 
 use crate::store::contract::server::ServerAddress;
 
-/// Passes everything on between its clients and a server, until it is told to cut.
+/// A proxy between clients and a server.
 pub(crate) struct Proxy {
     pub(crate) address: ServerAddress,
     cuts: Arc<AtomicBool>,
     holds: Arc<AtomicBool>,
-    /// Bytes of answers that go through in a second, on each connection; 0: all at once.
+    /// Bytes of answers per second on each connection; 0 for no limit.
     rate: Arc<AtomicUsize>,
 }
 
 impl Proxy {
-    /// One before a server that has a port of this machine.
+    /// Starts a proxy of a server on a port of this machine.
     pub(crate) fn start(server: &ServerAddress) -> Proxy {
         let &ServerAddress::Tcp { port, .. } = server else {
             panic!("{server} has no port");
@@ -49,17 +49,17 @@ impl Proxy {
         Proxy { address, cuts, holds, rate }
     }
 
-    /// Lets through so many bytes of answers in a second, on each connection; 0: all at once.
+    /// Limits the bytes of answers per second on each connection; 0 for no limit.
     pub(crate) fn slow(&self, rate: usize) {
         self.rate.store(rate, Ordering::Relaxed);
     }
 
-    /// Has all answers wait, or not any more.
+    /// Delays all answers, or ends that.
     pub(crate) fn hold(&self, holds: bool) {
         self.holds.store(holds, Ordering::Relaxed);
     }
 
-    /// The next answer is lost, and its connection closed.
+    /// Loses the next answer, and closes its connection.
     pub(crate) fn cut_next_answer(&self) {
         self.cuts.store(true, Ordering::Relaxed);
     }
@@ -85,7 +85,7 @@ pub(crate) fn with_greeting(words: &'static [u8]) -> ServerAddress {
     })
 }
 
-/// Accepts connections, each in a thread of its own, for as long as the process lives.
+/// Accepts connections until the process ends, each in its own thread.
 pub(crate) fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> ServerAddress {
     listen_at(("127.0.0.1", 0), serve)
 }

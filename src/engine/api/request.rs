@@ -57,7 +57,7 @@ pub enum ApiCall {
     Top(Vec<u8>, usize),
     /// The rules of the namespace with this name.
     Rules(Vec<u8>),
-    /// What the rules say about a key.
+    /// The explanation of a key by the rules.
     Explain(ExplainCall),
 }
 
@@ -126,7 +126,7 @@ enum Resource {
     Top(Vec<u8>),
     /// The keys of a namespace, with the key in the path if there is one.
     Keys(Vec<u8>, Option<Vec<u8>>),
-    /// What the rules of a namespace say about a key, with the key in the path if there is one.
+    /// The explanation of a key by the rules of a namespace, with the key in the path if there is one.
     Explain(Vec<u8>, Option<Vec<u8>>),
     Sync(Vec<u8>),
 }

@@ -1,4 +1,4 @@
-//! The answers about the rules of a namespace: the rules themselves, and what they say about a key.
+//! The answers about the rules of a namespace: the rules themselves, and their explanations of a key.
 
 use serde::Serialize;
 
@@ -64,7 +64,7 @@ pub fn explain<'c>(
     Ok(ListBody::new("rules", rules))
 }
 
-/// What a rule says about a key.
+/// The explanation of a key by a rule.
 #[derive(Debug, Serialize)]
 pub(super) struct ExplainedRule<'r> {
     pub(super) place: &'r str,
@@ -78,7 +78,7 @@ pub(super) struct ExplainedRule<'r> {
     pub(super) has_hits: bool,
 }
 
-/// What a limit says about a key.
+/// The explanation of a key by a limit.
 #[derive(Debug, Serialize)]
 pub(super) struct ExplainedLimit<'r> {
     pub(super) name: &'r str,

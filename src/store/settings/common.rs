@@ -100,9 +100,8 @@ impl CommonDirectives {
         }
     }
 
-    /// Whether no two of the options that were given exclude each other.
-    ///
-    /// What no further directive can mend is said at once, so that the message has its line.
+    /// Checks that no two of the given options exclude each other. An error that no further directive
+    /// can correct is returned at once, so that the message has its line.
     pub(crate) fn check(&self) -> Result<(), OptionError> {
         if self.read.password.is_some() && self.read.password_file.is_some() {
             return Err(exclusive("password", "\"password_file\"", "one of them"));
@@ -110,7 +109,8 @@ impl CommonDirectives {
         self.check_no_path("tls on", self.read.tls == Some(true))
     }
 
-    /// All directives were read. Servers listen on `usual_port` unless they say otherwise.
+    /// Completes the options after all directives were read. `usual_port` is the default port of the
+    /// servers.
     pub(crate) fn finish(self, usual_port: u16) -> Result<StoreOptions, OptionError> {
         match (&self.read.tls_certificate, &self.read.tls_certificate_key) {
             (Some(_), None) => return Err(needs("tls_certificate", "tls_certificate_key file")),

@@ -17,35 +17,34 @@ pub trait KindOptions {
     /// Returns the default port of the servers.
     fn usual_port(&self) -> u16;
 
-    /// Into how many shards the keys of a namespace are divided.
+    /// Returns the number of shards into which the keys of a namespace are divided.
     fn shards(&self) -> u16 {
         1
     }
 
-    /// Returns the greatest number of servers that are tried before there is a connection, of so
-    /// many configured ones.
+    /// Returns the most servers that are tried for one connection, if this number is configured.
     fn attempts(&self, servers: usize) -> usize {
         servers
     }
 }
 
-/// The directives that only one kind of datastore has, as far as they were read.
+/// The directives of one kind of datastore that were read so far.
 pub trait KindDirectives: Directives {
-    /// Options that they become.
+    /// The options that result from the directives.
     type Options: KindOptions;
 
-    /// Whether nothing that was given contradicts another, after each directive: a message then has
-    /// its line. Only if the kind `is_chosen` is it known that the common ones are meant for it.
+    /// Checks the directives after each one, so that a message has its line. Only if the kind
+    /// `is_chosen` are the common directives known to be meant for it.
     ///
     /// # Errors
     ///
-    /// If something does.
+    /// A directive contradicts another one.
     fn check(&self, common: &CommonDirectives, is_chosen: bool) -> Result<(), OptionError>;
 
-    /// All directives of a block of this kind were read.
+    /// Completes the options after all directives of a block were read.
     ///
     /// # Errors
     ///
-    /// If something is missing.
+    /// A required directive is missing.
     fn finish(self, common: &CommonDirectives) -> Result<Self::Options, OptionError>;
 }

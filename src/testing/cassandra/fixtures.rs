@@ -1,5 +1,5 @@
-//! Places for the tests that other datastores pass too: since tables take long to be created, tests share
-//! them, and each has namespaces of its own.
+//! Fixtures for the tests that every datastore passes. Tables take long to be created, so tests share
+//! them, and each has its own namespaces.
 
 use std::sync::OnceLock;
 
@@ -22,7 +22,7 @@ pub(crate) struct Apart {
     name: String,
 }
 
-/// A store whose namespaces are those of a test.
+/// A store in which a test has its own namespaces.
 pub(crate) struct OfTest {
     store: Cassandra,
     name: String,
@@ -35,7 +35,7 @@ fn table() -> &'static str {
         let table = new_table();
         let mut store = connect(&Server::shared().address, &table);
         let created = async { store.open_epoch(&shard("created"), None, new_epoch()).await };
-        // Fixtures are made in tests that are not asynchronous.
+        // Fixtures are created outside of asynchronous code.
         block_on(created).unwrap();
         table
     })
@@ -76,7 +76,7 @@ impl Fixture for Apart {
         OfTest { store: connect(&Server::shared().address, table()), name: self.name.clone() }
     }
 
-    /// Ends the epoch: its rows are as good as gone with it.
+    /// Ends the epoch, after which nothing reads its rows.
     fn flush(&self) {
         for (namespace, shard, _) in self.epochs() {
             self.ask::<(bool,)>(&format!(
@@ -121,7 +121,7 @@ impl LogFixture for Apart {
 }
 
 impl Vector {
-    /// Each node's next batch was seen.
+    /// As if each node's next batch had been read.
     fn ahead(&self) -> Vector {
         Vector::new(
             self.nodes()

@@ -1,5 +1,5 @@
-//! Shared support of Cassandra's tests: servers of scripts/cassandra/server.sh, tables in them, and
-//! statements of the tests' own.
+//! Support for tests with Cassandra: servers of scripts/cassandra/server.sh, tables in them, and
+//! statements that tests execute.
 
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -23,9 +23,9 @@ use crate::store::contract::options::{Credentials, Secret, StoreOptions};
 use crate::store::contract::server::ServerAddress;
 use crate::store::contract::strategy::Strategy as _;
 
-/// A server, which ends with the value.
+/// A server, which ends when the value is dropped.
 pub(crate) struct Server {
-    /// It ends when its standard input does.
+    /// The process of the script, which ends the server when its standard input is closed.
     _guard: Option<Child>,
     pub(crate) address: ServerAddress,
     #[cfg_attr(not(feature = "measure"), expect(dead_code))]
@@ -36,7 +36,7 @@ pub(crate) struct Server {
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/cassandra/server.sh");
 
 impl Server {
-    /// The server that tests share which do nothing to it as a whole: that of the directory
+    /// Returns the server for tests that neither stop nor configure it: the one in the directory
     /// `TEST_CASSANDRA`, or one of this process.
     pub(crate) fn shared() -> &'static Server {
         static SHARED: OnceLock<Server> = OnceLock::new();
@@ -56,7 +56,7 @@ impl Server {
             .arg("with")
             .args(["--address", &new_address()])
             .args(options)
-            // It tells its directory, and goes on while this process holds the other end.
+            // The script writes its directory, and continues until its input is closed.
             .args(["sh", "-c", "echo \"$TEST_CASSANDRA\"; exec cat"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -83,11 +83,11 @@ impl Server {
             };
             rows.rows().unwrap().map(Result::unwrap).collect()
         };
-        // Tests are asynchronous, and this is not.
+        // In another thread, since an asynchronous test may call this.
         thread::scope(|scope| scope.spawn(|| block_on(asked)).join().unwrap())
     }
 
-    /// The id of its process.
+    /// Returns the id of the process.
     #[cfg(feature = "measure")]
     pub(crate) fn process(&self) -> String {
         let id = fs::read_to_string(self.dir.join("pid")).unwrap();
@@ -118,18 +118,18 @@ fn new_address() -> String {
     format!("127.{first}.{b}.{}", c.max(1))
 }
 
-/// The first user of a server that has users, and the password.
+/// The first user of a server with users, and the password.
 const USER: &str = "cassandra";
 
 /// The keyspace of the tests.
 pub(crate) const KEYSPACE: &str = "ratelimit_tests";
 
-/// CqlTables that no other test has.
+/// Returns names of tables that no other test uses.
 pub(crate) fn new_table() -> String {
     format!("t{}_{}", process::id(), new_number())
 }
 
-/// The options of a store with these servers and tables.
+/// Returns the options of a store with these servers and tables.
 pub(crate) fn options(servers: &[ServerAddress], table: &str) -> (StoreOptions, CassandraOptions) {
     let options = StoreOptions {
         credentials: Credentials {

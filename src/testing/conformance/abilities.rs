@@ -23,7 +23,7 @@ where
             assert_eq!(other.total(b"a").await.whole(), total);
         }
     }
-    // Those of other nodes are others.
+    // Other nodes have occupancies of their own.
     other.push(vec![hits("a", 100)]).await;
     assert_eq!(node.total(b"a").await.whole(), 113);
 }
@@ -36,7 +36,7 @@ where
     let late = node.batch(1, vec![hits("a", 5), hits("b", 1)]);
     applied(node.send_batch(&late).await);
     node.number = 1;
-    // What is given back makes the newer count the smaller one.
+    // After a refund, the newer count is the smaller one.
     node.push(vec![hits("a", -2)]).await;
     assert_eq!(node.send_batch(&late).await, Pushed::Twin);
     let all = node.read_all(&[(MINUTE, 7)]).await;

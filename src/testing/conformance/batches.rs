@@ -1,4 +1,4 @@
-//! The outcome of a batch.
+//! Tests of the outcome of a batch.
 
 use super::*;
 
@@ -88,7 +88,7 @@ pub async fn a_batch_without_diffs_is_one_all_the_same<F: Fixture>(fixture: &F) 
         ..node.batch(number, vec![hits("evicted", 1)])
     };
     for number in [1, 2] {
-        // And a repeat of it.
+        // Then the repeat of that batch.
         for _ in 0..2 {
             let batch = evicted(&node, number);
             assert!(told(node.send_batch(&batch).await).is_empty());

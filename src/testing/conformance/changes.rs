@@ -1,4 +1,4 @@
-//! News of others' changes from a store that keeps a log of them.
+//! Tests of stores with a log of changes, from which nodes read the changes of others.
 
 use super::*;
 
@@ -18,7 +18,7 @@ pub async fn nodes_see_what_others_changed<F: LogFixture>(fixture: &F) {
 pub async fn totals_include_what_others_pushed_meanwhile<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     one.push(vec![hits("a", 1)]).await;
-    // After the change that it is told of: a total is what it is now.
+    // After the reported change: a total is the current one.
     two.push(vec![hits("a", 10)]).await;
     one.push(vec![hits("a", 100)]).await;
     assert_eq!(totals(&two.fetch().await), pairs(&[("a", 111)]));
@@ -42,7 +42,7 @@ pub async fn a_nodes_own_changes_do_not_come_back<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     two.push(vec![hits("theirs", 1)]).await;
     for number in 1..=40 {
-        // From one and the same position.
+        // From the same position.
         let pushed = one.send(number, vec![hits(&format!("own {number}"), 1)]).await;
         let (counts, _, has_more) = since(pushed);
         assert_eq!(totals(&counts), pairs(&[("theirs", 1)]));
@@ -62,7 +62,7 @@ pub async fn changes_of_others_come_with_a_repeat<F: LogFixture>(fixture: &F) {
         assert_eq!(totals(&since(repeat).0), pairs(&[("a", 6), ("b", 1)]));
     }
     assert!(since(first).0.is_empty());
-    // What was refused is no change, nor is a batch that is empty.
+    // Refused diffs and an empty batch are no changes.
     assert_eq!(node.send(3, vec![hits("a", 1)]).await, Pushed::Lost);
     let evicted = Batch { diffs: Vec::new(), ..node.batch(2, vec![hits("a", 1)]) };
     for _ in 0..2 {
@@ -101,7 +101,7 @@ pub async fn changes_come_in_parts_up_to_the_limit<F: LogFixture>(fixture: &F) {
     assert_eq!(seen, expected);
     assert_eq!(parts, 20);
 
-    // Where a batch alone is larger than the limit, it comes as a whole.
+    // A batch that is larger than the limit comes as a whole.
     one.push((0..40).map(|key| hits(&key.to_string(), 1)).collect()).await;
     let batch = two.batch(0, vec![]);
     let pushed = two.store.push_diffs(&two.shard, &batch, 1).await;
@@ -112,7 +112,7 @@ pub async fn a_node_without_a_position_is_behind<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     one.push(vec![hits("a", 1)]).await;
     two.position = None;
-    // The batch is applied all the same.
+    // The batch is applied nevertheless.
     two.position = Some(behind(&two.send(1, vec![hits("b", 1)]).await));
     two.number = 1;
     let all = two.read_all(&[(MINUTE, 7)]).await;
@@ -127,7 +127,7 @@ pub async fn a_position_that_is_forgotten_is_behind<F: LogFixture>(fixture: &F) 
     two.fetch().await;
     one.push(vec![hits("a", 1)]).await;
     fixture.forget_changes(&one.shard);
-    // The one that is up to date needs none of what was forgotten.
+    // The node that has read everything needs no forgotten change.
     assert!(one.fetch().await.is_empty());
     two.position = Some(behind(&two.send(1, vec![hits("b", 1)]).await));
     two.number = 1;
@@ -149,7 +149,7 @@ pub async fn a_position_ahead_is_behind<F: LogFixture>(fixture: &F) {
     for _ in 0..3 {
         one.push(vec![hits("a", 1)]).await;
     }
-    // What a store that lost its last writes would see.
+    // As a store that lost its last writes.
     two.position = one.position.map(|present| fixture.ahead_of(present));
     two.position = Some(behind(&two.send(1, vec![hits("a", 1)]).await));
     assert_eq!(two.total(b"a").await.whole(), 4);

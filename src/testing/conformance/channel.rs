@@ -1,9 +1,9 @@
-//! News of others' pushes as they happen, from a store that has a channel.
+//! Tests of stores with a channel, which report pushes of other nodes at once.
 
 use super::*;
 use crate::store::contract::strategy::{PushNews, Subscription};
 
-/// A listener to the shard of a node, from the node's position on.
+/// A listener to the shard of a node, which begins at the node's position.
 pub(crate) struct Listener<S> {
     pub(crate) store: S,
     pub(crate) subscriptions: Vec<Subscription>,
@@ -18,7 +18,7 @@ impl<S: Strategy> Listener<S> {
             shard: node.shard.clone(),
             epoch: node.epoch,
             after: node.position.expect("a position"),
-            // One that pushes nothing.
+            // Another node, which pushes nothing.
             node: new_node(),
         };
         Listener {
@@ -27,19 +27,19 @@ impl<S: Strategy> Listener<S> {
         }
     }
 
-    /// Waits until it hears what a node pushes.
+    /// Waits until the listener receives a push of a node.
     async fn listens_to(&mut self, node: &mut Node<S>) {
         futures_util::future::join(self.recv(1), tell(node, vec![hits("listens", 1)])).await;
     }
 
-    /// The next that is heard, each news once, in turn from the first on: `number` of them.
+    /// Receives the next `number` messages in order, without repeats.
     pub(crate) async fn recv(&mut self, number: usize) -> Vec<PushNews> {
         let heard = self.hear_at_least(number).await;
         assert_eq!(heard.len(), number, "{heard:?}");
         heard
     }
 
-    /// Hears until this is the total of key a; returns what it was before, and is now, each time that it was heard.
+    /// Receives until the total of key a has this value. Returns all received totals of the key.
     async fn hear_until(&mut self, total: i64) -> Vec<i64> {
         let mut heard = Vec::new();
         while heard.last() != Some(&total) {
@@ -56,7 +56,7 @@ impl<S: Strategy> Listener<S> {
         let subscriber = async {
             while heard.len() < number {
                 let Ok(all) = self.store.recv(&self.subscriptions).await else {
-                    // Such as a connection that has ended, and is made again.
+                    // A connection may have ended, and is then made again.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
                 };
@@ -66,7 +66,7 @@ impl<S: Strategy> Listener<S> {
                         .iter_mut()
                         .find(|subscription| subscription.is_of(&news))
                         .unwrap();
-                    // Some may come twice.
+                    // A message may arrive twice.
                     if news.position.is_after(subscription.after) {
                         subscription.after = news.position;
                         heard.push(news);
@@ -79,7 +79,7 @@ impl<S: Strategy> Listener<S> {
     }
 }
 
-/// Pushes a batch that is news.
+/// Pushes a batch of which listeners are notified.
 async fn tell<S: Strategy>(node: &mut Node<S>, diffs: Vec<Diff>) {
     node.number += 1;
     let batch = Batch { is_news: true, ..node.batch(node.number, diffs) };
@@ -94,7 +94,7 @@ pub async fn pushes_of_others_are_heard_at_once<F: LogFixture>(fixture: &F) {
     let mut listener = Listener::of(&two);
     listener.listens_to(&mut one).await;
     for (diff, total) in [(1, 1), (10, 11), (-3, 8)] {
-        // It listens first.
+        // The listener is ready before the push.
         let (heard, ()) = futures_util::future::join(
             listener.recv(1),
             tell(&mut one, vec![hits("a", diff), hits("b", 1)]),
@@ -119,9 +119,9 @@ pub async fn pushes_are_heard_in_order<F: LogFixture>(fixture: &F) {
         }
     })
     .await;
-    // Some may be told as one.
+    // Several pushes may arrive as one message.
     assert!(heard.is_sorted() && heard.iter().all(|it| [1, 11, 12, 22].contains(it)));
-    // An exchange tells of the same positions.
+    // An exchange returns the same positions.
     one.fetch().await;
     two.fetch().await;
     assert_eq!(one.position, two.position);
@@ -135,7 +135,7 @@ pub async fn pushes_since_a_position_are_heard<F: LogFixture>(fixture: &F) {
     for _ in 0..3 {
         tell(&mut one, vec![hits("a", 1)]).await;
     }
-    // In one or in several.
+    // They arrive in one message or in several.
     let mut listener = Listener::of(&two);
     let mut last = None;
     while last != Some(4) {
@@ -152,7 +152,7 @@ pub async fn a_push_without_news_is_not_heard<F: LogFixture>(fixture: &F) {
     listener.listens_to(&mut one).await;
     let subscriber = async {
         loop {
-            // What is no news may be told with what is.
+            // A push without news may arrive together with one that is news.
             for news in listener.hear_at_least(1).await {
                 assert_eq!(news.shard, two.shard);
                 if totals(&news.counts).contains(&("b".into(), 1)) {
@@ -236,7 +236,7 @@ pub async fn one_hears_of_several_namespaces<F: LogFixture>(fixture: &F) {
     let mut other = Node::join(fixture.connect(), shard("other")).await;
     let mut listener = Listener::of(&two);
     if two.store.shards() > 1 {
-        // It has one for each.
+        // The listener has a subscription for each.
         let mut of_other = Listener::of(&other);
         let subscriber = futures_util::future::join(listener.recv(1), of_other.recv(1));
         futures_util::future::join(subscriber, async {

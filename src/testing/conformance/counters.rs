@@ -1,4 +1,4 @@
-//! Counts, and their lifetimes.
+//! Tests of counts and their lifetimes.
 
 use super::*;
 
@@ -111,7 +111,7 @@ pub async fn any_bytes_are_a_key<F: Fixture>(fixture: &F) {
 
 pub async fn ended_windows_go_away_and_the_epoch_stays<F: Fixture>(fixture: &F) {
     let [mut node, _] = nodes(fixture).await;
-    // Long enough that it is read before it ends, on a busy machine, too.
+    // So long that it is read before it ends, even on a busy machine.
     let short = Diff { window: 6, expires_in: Duration::from_secs(2), ..hits("short", 1) };
     node.push(vec![short, hits("long", 1)]).await;
     let windows = [(MINUTE, 6), (MINUTE, 7)];

@@ -1,4 +1,4 @@
-//! The birth and the loss of counts.
+//! Tests of the creation and the loss of counts.
 
 use super::*;
 

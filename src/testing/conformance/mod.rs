@@ -1,7 +1,7 @@
-//! The suite that every strategy passes: what `strategy.rs` and `decision.rs` say, against a real
-//! datastore.
+//! The suite that every strategy passes: it tests the contract in `strategy.rs` and `decision.rs` with a
+//! real datastore.
 //!
-//! A store inside of the crate and one outside of it (with the feature `conformance`) run it alike:
+//! A store of this crate, and one of another crate (with the feature `conformance`), run it like this:
 //!
 //! ```text
 //! struct MyServer { .. }
@@ -14,10 +14,10 @@
 //! conformance_tests!(MyServer, Snapshots, Absolute);
 //! ```
 //!
-//! The words are the store's [`Strategy::Changes`] and [`Strategy::Counts`], and the tests those that
-//! are of such a store; if it says otherwise, they do not compile. One that tells how many
-//! [nodes](Strategy::nodes) live has `conformance_tests!(Files, Nodes)` beside, and one with a
-//! [`channel`](Strategy::channel) `Channel`. `decision_tests!` are for one that
+//! The arguments are the store's [`Strategy::Changes`] and [`Strategy::Counts`], and select the tests for
+//! such a store; with other arguments, they do not compile. A store that returns the number of living
+//! [nodes](Strategy::nodes) adds `conformance_tests!(MyServer, Nodes)`, and one with a
+//! [`channel`](Strategy::channel) the same with `Channel`. `decision_tests!` are for a store that
 //! decides.
 #![cfg_attr(
     not(test),
@@ -77,17 +77,17 @@ pub trait Fixture {
 
     /// Starts a datastore that holds nothing. Ends with the value.
     fn start() -> Self;
-    /// A strategy of its own.
+    /// Creates a strategy.
     fn connect(&self) -> Self::Store;
-    /// Loses all data.
+    /// Deletes all data.
     fn flush(&self);
 }
 
-/// One whose store keeps a log of changes.
+/// A fixture whose store keeps a log of changes.
 pub trait LogFixture: Fixture<Store: Strategy<Changes = Changes>> {
-    /// Loses what changed, but no counts.
+    /// Deletes the log of changes, but no counts.
     fn forget_changes(&self, shard: &Shard);
-    /// A position of the same epoch that the store has not come to yet.
+    /// Returns a later position of the same epoch, which the store has not reached.
     fn ahead_of(&self, position: Position) -> Position;
 }
 
@@ -164,7 +164,7 @@ macro_rules! conformance_tests {
             abilities::sums_saturate,
         }
     };
-    // Of a store that counts the nodes that live, beside the others.
+    // For a store that counts living nodes, in addition to the others.
     ($fixture:ty, Nodes) => {
         $crate::testing::conformance::conformance_tests! { $fixture:
             abilities::nodes_that_live_are_counted,
@@ -190,7 +190,7 @@ pub use conformance_tests;
 ///
 /// # Panics
 ///
-/// If there can be no runtime.
+/// No runtime can be created.
 pub fn block_on<T>(test: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().unwrap();
@@ -211,7 +211,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 pub(crate) const MINUTE: WindowSize = size(60_000);
 pub(crate) const HOUR: WindowSize = size(3_600_000);
-/// More than any test asks for.
+/// A number above that of any test.
 const LIMIT: usize = 1000;
 
 /// The random bits of all batches, unless a test says otherwise.

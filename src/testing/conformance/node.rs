@@ -1,4 +1,4 @@
-//! A node, as far as a store sees it, and what it pushes.
+//! A node as a store sees it, and its batches.
 
 use core::cell::RefCell;
 use core::num::NonZeroU64;
@@ -53,7 +53,7 @@ pub(super) fn occupancy(number: u64) -> Occupancy {
     Occupancy(NonZeroU64::new(number).unwrap())
 }
 
-/// Keys and totals, in order.
+/// Returns keys and totals in order.
 pub(crate) fn totals(counts: &[Count]) -> Vec<(String, i64)> {
     let pair = |count: &Count| {
         let key = String::from_utf8(count.key.clone()).unwrap();
@@ -69,7 +69,7 @@ pub(crate) fn pairs(expected: &[(&str, i64)]) -> Vec<(String, i64)> {
     expected.iter().map(pair).collect()
 }
 
-/// A node as far as a store sees it.
+/// A node as a store sees it.
 pub(crate) struct Node<S> {
     pub(crate) store: S,
     pub(crate) shard: Shard,
@@ -102,8 +102,8 @@ impl<S: Strategy> Node<S> {
 
     /// The batch with this number; without diffs, a question after it.
     ///
-    /// What it has counted with a diff is what it had with the batches of smaller numbers, and the diff.
-    /// A counter that is in the batch for the nth time is so in its nth occupancy.
+    /// The absolute count of a diff is the sum of the batches with smaller numbers and of the diff.
+    /// The nth diff of a counter in the batch is of its nth occupancy.
     pub(crate) fn batch(&self, number: u64, diffs: Vec<Diff>) -> Batch {
         let id = |number| BatchId::new(number, NONCE);
         let is_sealed = !diffs.is_empty();
@@ -186,7 +186,7 @@ impl<S: Strategy> Node<S> {
         }
     }
 
-    /// All counters of these windows.
+    /// Reads all counters of these windows.
     pub(crate) async fn read_all(&mut self, windows: &[(WindowSize, u64)]) -> Vec<Count> {
         let mut all = Vec::new();
         let mut next = Some(S::Step::default());
@@ -213,7 +213,7 @@ pub(super) fn applied<C: ChangesKind>(pushed: Pushed<C>) -> Option<Changes> {
     }
 }
 
-/// The counts that are told with it: none by a store without a log.
+/// Returns the counts in an answer; none from a store without a log.
 pub(super) fn told<C: ChangesKind>(pushed: Pushed<C>) -> Vec<Count> {
     match applied(pushed) {
         Some(Changes::Since { counts, .. }) => counts,

@@ -1,4 +1,4 @@
-//! Nodes that go on whatever somebody else writes into their store.
+//! Tests that nodes continue whatever another program writes into their store.
 
 use core::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::store::contract::decision::{Decider, Question};
 /// Number of attempts of nodes: a failure for each obstacle, and then a new epoch.
 const ROUNDS: usize = 6;
 
-/// Nodes that push, fetch and tell, and one that decides by what the store has kinds for.
+/// Nodes that push, fetch and notify, and one that asks for decisions of each kind that the store has.
 pub(crate) struct Others<S> {
     pushing: [Node<S>; 2],
     asking: Asking<S>,
 }
 
 impl<S: Decider<Changes = Changes>> Others<S> {
-    /// Nodes that have done all that they do.
+    /// Creates nodes that have done each of their operations once.
     pub(crate) async fn start(connect: impl Fn() -> S) -> Others<S> {
         let mut others = Others {
             pushing: [
@@ -31,7 +31,7 @@ impl<S: Decider<Changes = Changes>> Others<S> {
         others
     }
 
-    /// All nodes do what they do, again and again until all of it is done.
+    /// Repeats the operations of all nodes until each has succeeded.
     pub(crate) async fn go_on(&mut self, after: &str) {
         let mut failures = Vec::new();
         while let Err(failure) = self.round().await {
@@ -56,7 +56,7 @@ impl<S: Decider<Changes = Changes>> Others<S> {
     }
 }
 
-/// One hit of a key for each kind of counters.
+/// Returns one hit of a key for each kind of counter.
 fn questions() -> Vec<Question> {
     let kinds = [
         StoredKind::Windows,
@@ -76,7 +76,7 @@ fn questions() -> Vec<Question> {
         .collect()
 }
 
-/// Does with a node what a sync does, up to its first failure.
+/// Runs the operations of a sync for a node, up to the first failure.
 async fn sync<S: Strategy<Changes = Changes>>(node: &mut Node<S>) -> Result<(), String> {
     let batch = Batch {
         is_news: true,

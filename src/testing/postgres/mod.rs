@@ -1,4 +1,4 @@
-//! Shared support of Postgres's tests: servers of their own, schemas in them, strategies.
+//! Support for tests with Postgres: servers, schemas in them, and clients.
 
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -20,7 +20,7 @@ pub(crate) use server::Server;
 /// The schema that every server has from the beginning.
 pub(crate) const PUBLIC: &str = "public";
 
-/// The options of a store with these servers, in a schema of this name.
+/// Returns the options of a store with these servers, in a schema of this name.
 pub(crate) fn options(servers: &[ServerAddress], schema: &str) -> (StoreOptions, PostgresOptions) {
     let postgres = PostgresOptions {
         database: "postgres".into(),
@@ -51,7 +51,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// One of the server that most tests share.
+    /// Creates a schema of the server that most tests share.
     pub(crate) fn new() -> Schema {
         Schema::of(Server::shared())
     }
@@ -67,7 +67,7 @@ impl Schema {
         connect(self.server.tcp(), &self.name)
     }
 
-    /// Puts the schema's name in place of `{}`, and asks the server.
+    /// Runs a query, in which `{}` stands for the schema's name.
     pub(crate) fn ask(&self, query: &str) -> Vec<Vec<String>> {
         self.server.ask(&query.replace("{}", &self.name))
     }

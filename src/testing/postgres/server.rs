@@ -1,4 +1,4 @@
-//! Postgres servers of the tests' own.
+//! Postgres servers that tests start.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -17,10 +17,10 @@ use crate::testing::certificates::{Authority, Certificate};
 use crate::testing::conformance::block_on;
 use crate::testing::port::Port;
 
-/// A server on a port and a socket of its own, in a directory of its own. It ends with the value,
-/// and with this process in any case.
+/// A server with its own port, socket and directory. It ends when the value is dropped, or when this
+/// process ends.
 pub(crate) struct Server {
-    /// A shell that ends the server as it is told to, or when its guard is gone.
+    /// A shell that ends the server on a word from its input, or when that is closed.
     guard: Child,
     dir: PathBuf,
     pub(crate) port: u16,
@@ -38,17 +38,17 @@ wait $server
 [ -n "$word" ] || rm -rf "$dir"
 "#;
 
-/// The user that must give a password to come in through the port; others need not.
+/// The user who needs a password to connect to the port; others need none.
 pub(crate) const LOCKED: &str = "alice";
 
 impl Server {
-    /// The server that tests share which do nothing to it as a whole.
+    /// Returns the server for tests that neither stop nor configure it.
     pub(crate) fn shared() -> &'static Server {
         static SHARED: OnceLock<Server> = OnceLock::new();
         SHARED.get_or_init(|| Server::start(&[]))
     }
 
-    /// Starts a server, which is ready then. `settings` are `name=value`.
+    /// Starts a server, and waits until it is ready. Each of `settings` is `name=value`.
     pub(crate) fn start(settings: &[&str]) -> Server {
         let template = template();
         Server::start_in(new_dir(), settings, &plain_rules(), |data| {
@@ -102,7 +102,7 @@ impl Server {
         })
     }
 
-    /// Starts a server in a directory; `rules` say which clients may come in through the port.
+    /// Starts a server in a directory. `rules` are those of `pg_hba.conf` for its port.
     fn start_in(dir: PathBuf, settings: &[&str], rules: &str, fill: impl Fn(&Path)) -> Server {
         fill(&dir.join("data"));
         let rules = format!("local all all trust\n{rules}");
@@ -126,7 +126,7 @@ impl Server {
         server
     }
 
-    /// Whether the server answers, for which it has 60 seconds.
+    /// Waits until the server answers, at most 60 seconds. Returns whether it did.
     fn becomes_ready(&self) -> bool {
         for _ in 0..6000 {
             if self.try_ask("SELECT 1").is_ok() {
@@ -141,7 +141,7 @@ impl Server {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 
-    /// The rows of a query, as text, from a connection of its own.
+    /// Runs a query in a new session. Returns its rows as text.
     pub(crate) fn ask(&self, query: &str) -> Vec<Vec<String>> {
         self.try_ask(query).unwrap_or_else(|error| panic!("{query}: {error:?}"))
     }
@@ -151,7 +151,7 @@ impl Server {
             let session = self.session().await?;
             session.simple_query(query).await
         };
-        // Tests are asynchronous, and this is not.
+        // In another thread, since an asynchronous test may call this.
         let messages = thread::scope(|scope| scope.spawn(|| block_on(ask)).join().unwrap())?;
         let rows = messages.iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
@@ -163,16 +163,16 @@ impl Server {
         Ok(rows.map(|row| (0..row.len()).map(|column| text(row, column)).collect()).collect())
     }
 
-    /// The first column of the first row of a query.
+    /// Runs a query. Returns the first column of the first row.
     pub(crate) fn value(&self, query: &str) -> String {
         self.ask(query).swap_remove(0).swap_remove(0)
     }
 
-    /// A session of the superuser.
+    /// Starts a session of the superuser.
     pub(crate) async fn session(&self) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
         let stream = tokio::net::UnixStream::connect(self.socket()).await;
         let Ok(stream) = stream else {
-            // There is no other way to make an error of that kind.
+            // The library has no other way to create such an error.
             return Err("host=".parse::<Config>().unwrap_err());
         };
         let mut config = Config::new();
@@ -194,12 +194,12 @@ impl Server {
         ServerAddress::tcp("127.0.0.1", self.port)
     }
 
-    /// Shuts the server down as its administrator does.
+    /// Shuts the server down as an administrator does.
     pub(crate) fn stop(&mut self) {
         self.tell("stop");
     }
 
-    /// Has the server end at once, as if it had crashed.
+    /// Ends the server at once, as by a crash.
     pub(crate) fn crash(&mut self) {
         self.tell("crash");
     }
@@ -211,22 +211,22 @@ impl Server {
         self.guard.wait().unwrap();
     }
 
-    /// Starts a server that has ended again, in the same place.
+    /// Starts a stopped server again, with its data and its port.
     pub(crate) fn start_again(&mut self) {
         self.guard = spawn(&self.dir, self.port);
         assert!(self.becomes_ready());
     }
 
-    /// Sends all of the server's processes a signal: `STOP`, `CONT`.
+    /// Sends a signal, such as `STOP` or `CONT`, to all processes of the server.
     pub(crate) fn signal(&self, name: &str) {
-        // The first one is stopped first, so that it starts no others.
+        // The main process first, so that it starts no others.
         send(name, &self.main_process());
         for process in self.sessions() {
             send(name, &process);
         }
     }
 
-    /// Time on the processor of all of the server's processes that there are, in nanoseconds.
+    /// Returns the CPU time of the server's sessions, in nanoseconds.
     #[cfg(feature = "measure")]
     pub(crate) fn cpu_nanos(&self) -> u64 {
         let spent = |process: String| -> Option<u64> {
@@ -241,7 +241,7 @@ impl Server {
         file.lines().next().unwrap().to_owned()
     }
 
-    /// The processes that the main one has started.
+    /// Returns the processes that the main process has started.
     fn sessions(&self) -> Vec<String> {
         let main = self.main_process();
         let mut sessions = Vec::new();
@@ -266,7 +266,7 @@ impl Drop for Server {
     }
 }
 
-/// The clients that may come in without TLS.
+/// Returns the rules of `pg_hba.conf` for clients without TLS.
 fn plain_rules() -> String {
     format!(
         "host all {LOCKED} 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n\
@@ -277,7 +277,7 @@ fn plain_rules() -> String {
 fn send(signal: &str, process: &str) {
     let mut kill = Command::new("kill");
     kill.args([&format!("-{signal}"), process]);
-    // It may have ended.
+    // The process may have ended.
     let _ = kill.stderr(Stdio::null()).status();
 }
 
@@ -292,7 +292,7 @@ fn spawn(dir: &Path, port: u16) -> Child {
     command.stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// A directory in which the server's user may write.
+/// Creates a directory in which the server's user may write.
 pub(super) fn new_dir() -> PathBuf {
     static STARTED: AtomicU64 = AtomicU64::new(0);
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -305,7 +305,7 @@ pub(super) fn new_dir() -> PathBuf {
     dir
 }
 
-/// The files of a new server, which are made once and copied. They go with the shared server.
+/// Returns the files of a new server, which are created once and then copied.
 fn template() -> &'static Path {
     static TEMPLATE: OnceLock<PathBuf> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
@@ -329,7 +329,7 @@ fn template() -> &'static Path {
     })
 }
 
-/// A command that runs as a user that Postgres accepts: not as root.
+/// Returns a command that runs a program of Postgres, which refuses to run as root.
 pub(super) fn as_postgres(program: &Path) -> Command {
     if !is_root() {
         return Command::new(program);
@@ -345,7 +345,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// A program of Postgres, which Debian keeps beside the path.
+/// Returns the path of a program of Postgres, which Debian does not put into `PATH`.
 fn program(name: &str) -> PathBuf {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     let dir = DIR.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Redis Clusters of the tests' own.
+//! Redis Clusters that tests start.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -15,7 +15,7 @@ use crate::store::redis::options::{RedisOptions, Topology};
 use crate::store::redis::{Redis, key};
 use crate::testing::conformance::{Fixture, LogFixture};
 
-/// Primaries that have all slots between them, each with as many replicas.
+/// Primaries that share all slots, each with the same number of replicas.
 pub(crate) struct Servers {
     pub(crate) primaries: Vec<Server>,
     pub(crate) replicas: Vec<Server>,
@@ -26,7 +26,7 @@ const SLOTS: usize = 16384;
 impl Servers {
     /// Starts three primaries. They are ready then.
     pub(crate) fn start() -> Servers {
-        // None is taken for lost only because the machine is busy.
+        // A busy machine must not make a server count as lost.
         Servers::start_with(false, || start_node("15000"))
     }
 
@@ -96,7 +96,7 @@ impl Servers {
         });
     }
 
-    /// The options of a store with the first primary as the only seed.
+    /// Returns the options of a store with the first primary as the only seed.
     pub(crate) fn options(&self) -> (StoreOptions, RedisOptions) {
         in_a_cluster(&[self.primaries[0].tcp()])
     }
@@ -119,7 +119,7 @@ impl Servers {
         wait("what was replicated", || offset(replica, "slave_repl_offset:") >= sent);
     }
 
-    /// The index of the primary that has a shard.
+    /// Returns the index of the primary with a shard.
     pub(crate) fn owner(&self, shard: &Shard) -> usize {
         let slot = self.slot(shard);
         (0..3).find(|number| slot < ((number + 1) * SLOTS).div_ceil(3)).unwrap()
@@ -134,7 +134,7 @@ impl Servers {
     }
 }
 
-/// A slot on its way from one primary to another.
+/// A slot that is migrated from one primary to another.
 pub(crate) struct Migration<'c> {
     slot: String,
     pub(crate) from: &'c Server,
@@ -190,7 +190,7 @@ pub(crate) fn in_a_cluster(seeds: &[ServerAddress]) -> (StoreOptions, RedisOptio
 }
 
 impl Server {
-    /// Whether what it knows of its cluster has this line.
+    /// Returns whether the server's information about its cluster has this line.
     pub(super) fn knows(&self, line: &str) -> bool {
         let info = self.ask::<String>(&["CLUSTER", "INFO"]);
         info.is_ok_and(|info| info.contains(line))
@@ -207,7 +207,7 @@ fn wait(what: &str, is_so: impl Fn() -> bool) {
     panic!("waited too long for {what}");
 }
 
-/// A cluster for several tests, each of which has a prefix of its own.
+/// A cluster for several tests, each with its own prefix.
 pub(crate) struct SharedCluster {
     servers: Arc<Servers>,
     prefix: Box<str>,
@@ -232,7 +232,7 @@ impl Fixture for SharedCluster {
     type Store = Redis;
 
     fn start() -> SharedCluster {
-        // It ends with the last test that uses it.
+        // The cluster ends with the last test that uses it.
         static SHARED: Mutex<Weak<Servers>> = Mutex::new(Weak::new());
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -275,7 +275,7 @@ impl LogFixture for SharedCluster {
 pub(crate) fn connections(cluster: &Servers) -> BTreeMap<u16, usize> {
     let count = |server: &Server| {
         let clients: String = server.ask(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
-        // The one that asks.
+        // The caller itself.
         clients.lines().count() - 1
     };
     let servers = cluster.all();

@@ -1,4 +1,4 @@
-//! Servers for the tests that other datastores pass too, and the ways in which they are spoken to.
+//! Fixtures for the tests that every datastore passes, with each kind of connection.
 
 use core::marker::PhantomData;
 
@@ -13,26 +13,26 @@ use crate::testing::certificates::{Authority, Certificate, trusting};
 use crate::testing::conformance::{Fixture, LogFixture};
 use crate::testing::server_tests::Served;
 
-/// A server of the test's own that is spoken to in the way `W`.
+/// A server of one test, with connections of kind `W`.
 pub(crate) struct Over<W> {
     server: Server,
     options: (StoreOptions, RedisOptions),
     way: PhantomData<W>,
 }
 
-/// A way to speak to a server.
+/// A kind of connection to a server.
 pub(super) trait Spoken {
-    /// A server, and the options of a store that speaks to it so.
+    /// Starts a server, and returns it with the options of a store for such connections.
     fn start() -> (Server, (StoreOptions, RedisOptions));
 }
 
-/// Through its port.
+/// Connections to the port.
 pub(crate) enum Tcp {}
 
-/// Through its port with TLS, each side having a certificate.
+/// Connections to the port with TLS, with a certificate on each side.
 pub(crate) enum Tls {}
 
-/// Through its socket.
+/// Connections to the socket.
 pub(crate) enum Unix {}
 
 impl Spoken for Tcp {
@@ -59,7 +59,7 @@ impl Spoken for Tls {
 
 impl Spoken for Unix {
     fn start() -> (Server, (StoreOptions, RedisOptions)) {
-        // No port at all.
+        // The server has no port.
         let server = Server::start(&["--port", "0"]);
         let options = options(&[ServerAddress::Unix(server.socket())]);
         (server, options)
@@ -97,7 +97,7 @@ impl<W: Spoken> LogFixture for Over<W> {
     }
 }
 
-/// A position that the stream may come to in a while.
+/// Returns a position that the stream may reach later.
 pub(super) fn later(Position([sequence, rest]): Position) -> Position {
     Position([sequence + 1_000_000, rest])
 }

@@ -1,4 +1,4 @@
-//! Redis servers of the tests' own.
+//! Redis servers that tests start.
 
 #[cfg(test)]
 pub(crate) mod cluster;
@@ -23,7 +23,7 @@ use crate::store::contract::strategy::Strategy;
 use crate::store::redis::Redis;
 use crate::store::redis::options::{RedisOptions, Topology};
 
-/// A server on a port and a socket of its own, in a directory of its own, killed with the value.
+/// A server with its own port, socket and directory. It is killed when the value is dropped.
 pub(crate) struct Server {
     process: Child,
     dir: PathBuf,
@@ -41,12 +41,12 @@ impl Server {
     /// Starts a sentinel, which knows no primary.
     pub(crate) fn start_sentinel(arguments: &[&str]) -> Server {
         let dir = new_dir();
-        // It keeps what it knows there.
+        // A sentinel writes its state there.
         fs::write(dir.join("sentinel.conf"), "").unwrap();
         Server::start_in(dir, &[arguments, &["--sentinel"]].concat())
     }
 
-    /// Has a sentinel watch this server, under the name `main`, as the only one who decides.
+    /// Makes a sentinel watch this server under the name `main`, with a quorum of one.
     pub(crate) fn watch(&self, primary: &Server) {
         let port = primary.port.to_string();
         for command in [
@@ -108,13 +108,13 @@ impl Server {
         server
     }
 
-    /// Whether the server answers before it ends, for which it has 60 seconds.
+    /// Waits until the server answers, at most 60 seconds. Returns whether it did.
     fn becomes_ready(&mut self) -> bool {
         for _ in 0..6000 {
             if self.process.try_wait().unwrap().is_some() {
                 return false;
             }
-            // One that wants a password, or is loading, is not ready to answer, but one does.
+            // A server that wants a password is ready, too.
             match self.ask::<String>(&["PING"]) {
                 Ok(_) => return true,
                 Err(error) if error.code() == Some("NOAUTH") => return true,
@@ -124,7 +124,7 @@ impl Server {
         false
     }
 
-    /// The answer to a command, from a connection of its own.
+    /// Runs a command on a new connection. Returns the answer.
     pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
         self.ask_as("", command)
     }
@@ -203,7 +203,7 @@ fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
         .args(is_sentinel.then_some("sentinel.conf"))
         .args(["--bind", "127.0.0.1", "--unixsocket", "socket", "--save", ""])
         .args(["--logfile", "log", "--port", "0"])
-        // Else a server that was a replica begins again with what it was sent then.
+        // Otherwise a former replica starts with the data that it received then.
         .args(["--rdb-del-sync-files", "yes"])
         .args([port_argument(arguments), &port.to_string()])
         .args(arguments)
@@ -251,7 +251,7 @@ impl Drop for Server {
     }
 }
 
-/// The options of a store with these servers.
+/// Returns the options of a store with these servers.
 pub(crate) fn options(servers: &[ServerAddress]) -> (StoreOptions, RedisOptions) {
     let redis = RedisOptions { topology: Topology::Single, database: 0, prefix: "rl".into() };
     (server_tests::options(servers), redis)

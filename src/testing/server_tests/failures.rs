@@ -1,9 +1,9 @@
-//! Servers that cannot be reached, end, hang or forget: another one is chosen, and nothing is lost.
+//! Tests with servers that cannot be reached, end, hang or lose data: another one is chosen, and nothing is lost.
 
 use super::*;
 use crate::testing::proxy::{Proxy, with_greeting};
 
-/// Lets a connection notice that its server has ended.
+/// Waits until a connection has noticed the end of its server.
 async fn notice() {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
@@ -13,7 +13,7 @@ pub(crate) fn a_server_that_has_ended_cannot_be_reached<F: Served>() {
     block_on(async {
         let mut node = join(&server, server.address()).await;
         server.crash();
-        // At first, it may not be known yet that the connection is closed.
+        // At first, the client may not know yet that the connection is closed.
         for _ in 0..2 {
             let error = failure(&mut node, 1).await;
             assert!(error.is_transient(), "{error}");
@@ -69,7 +69,7 @@ pub(crate) fn a_server_that_hangs_may_have_applied_the_batch_and_applies_it_once
         let error = failure(&mut node, 1).await;
         assert!(!error.may_have_applied() && error.is_transient(), "{error}");
         server.signal("CONT");
-        // The answer is that to this request, not the late one to the other.
+        // The answer belongs to this request; it is not the late one to the other.
         node.store = server.store(&options(&[server.address()]));
         node.push(vec![hits("a", 1)]).await;
         assert_eq!(total(&mut node, b"a").await, 1);
@@ -102,7 +102,7 @@ pub(crate) fn a_batch_whose_answer_was_lost_is_applied_once<F: Served>() {
             let error = failure(&mut node, number).await;
             assert!(matches!(error.failure, Failure::Disconnected(_)), "{error}");
             assert!(error.may_have_applied() && error.is_transient());
-            // It was.
+            // The batch was applied.
             let total = i64::try_from(number).unwrap();
             assert_eq!(totals(&other.fetch().await), pairs(&[("a", total)]));
             node.push(vec![hits("a", 1)]).await;
@@ -139,7 +139,7 @@ pub(crate) fn of_several_servers_each_is_told_what_happened_with_it<F: Served>()
          (it does not speak the {protocol} protocol, but says \"HTTP/1.1 400 Bad Request\")"
     );
     block_on(async {
-        // And so with each attempt, from the first one on.
+        // Each attempt fails, from the first one on.
         for _ in 0..2 {
             let error = open(&mut store).await.unwrap_err();
             assert_eq!(error.to_string(), expected);
@@ -155,7 +155,7 @@ pub(crate) fn a_server_that_hangs_at_the_beginning_is_passed_over<F: Served>() {
         let both = impatient(&[hanging.address(), server.address()]);
         let mut store = server.store(&both);
         open(&mut store).await.unwrap();
-        // And stays so.
+        // This does not change.
         hanging.signal("CONT");
         open(&mut store).await.unwrap();
         assert!(hanging.is_untouched() && !server.is_untouched());

@@ -13,15 +13,15 @@ use crate::store::contract::options::{Credentials, StoreOptions};
 use crate::store::contract::server::ServerAddress;
 use crate::store::contract::strategy::{Changes, Pushed, Strategy};
 
-/// A server of a test's own, which ends with the value.
+/// A server of one test, which ends when the value is dropped.
 pub(crate) trait Served: Sized {
     type Store: Strategy<Changes = Changes>;
 
-    /// The protocol, as a message names it.
+    /// The name of the protocol in messages.
     const PROTOCOL: &str;
 
     fn start() -> Self;
-    /// A place of the test's own in a server that goes on, where to start one takes long.
+    /// Returns the test's own place in a shared server, if starting a server takes long.
     fn shared() -> Self {
         Self::start()
     }
@@ -29,29 +29,29 @@ pub(crate) trait Served: Sized {
     fn start_durable() -> Self {
         Self::start()
     }
-    /// One whose port wants TLS and shows this certificate; if it `wants_certificates`, clients
-    /// show one of the same authority.
+    /// Starts a server whose port requires TLS, with this certificate. If it `wants_certificates`,
+    /// clients present one of the same authority.
     fn start_with_tls(
         authority: &Authority,
         certificate: &Certificate,
         wants_certificates: bool,
     ) -> Self;
 
-    /// A strategy with these options, for this server or others like it.
+    /// Creates a strategy with these options, for servers of this kind.
     fn store(&self, options: &StoreOptions) -> Self::Store;
-    /// Its port.
+    /// Returns the port.
     fn address(&self) -> ServerAddress;
     /// Sends its process a signal: `STOP`, `CONT`.
     fn signal(&self, name: &str);
-    /// Ends it at once.
+    /// Kills the server.
     fn crash(&mut self);
     /// Starts it after [`Served::crash`], which took what it had.
     fn start_again(&mut self);
-    /// Ends it as gently as it takes for it to keep what it has, and starts it.
+    /// Stops the server so that it keeps its data, and starts it again.
     fn restart(&mut self);
-    /// Whether no strategy has left anything in it.
+    /// Returns whether the server contains no data of a strategy.
     fn is_untouched(&self) -> bool;
-    /// Whether this may be its answer to a client that shows no certificate.
+    /// Returns whether this may be its answer to a client without a certificate.
     fn is_of_missing_certificate(error: &StoreError) -> bool;
 }
 
@@ -86,7 +86,7 @@ macro_rules! server_tests {
 }
 pub(crate) use server_tests;
 
-/// Longest time of anything on a machine that is busy.
+/// Longest time of any operation on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns the options of all stores with these servers.
@@ -109,12 +109,12 @@ fn impatient(servers: &[ServerAddress]) -> StoreOptions {
     }
 }
 
-/// A node that speaks to the server at this address, as a strategy for `place` does.
+/// Creates a node of the server at this address, with the options of a strategy for `place`.
 async fn join<F: Served>(place: &F, address: ServerAddress) -> Node<F::Store> {
     Node::join(place.store(&options(&[address])), shard("api")).await
 }
 
-/// The first thing that is ever asked.
+/// Runs the first operation of a node.
 pub(crate) async fn open(store: &mut impl Strategy) -> Result<(), StoreError> {
     let shard = shard("api");
     let opened = store.open_epoch(&shard, None, new_epoch()).await;

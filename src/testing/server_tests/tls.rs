@@ -1,4 +1,4 @@
-//! Servers with TLS: which we trust, and which trust us.
+//! Tests of trust with TLS, between servers and clients.
 
 use super::*;
 use crate::store::contract::options::TlsOptions;
@@ -10,7 +10,7 @@ fn attempt<F: Served>(server: &F, tls: TlsOptions) -> Result<(), StoreError> {
     block_on(open(&mut server.store(&options)))
 }
 
-/// Expects that a server cannot be reached, and that `cause` is named.
+/// Checks that a server cannot be reached, and that the error names `cause`.
 pub(crate) fn fails<F: Served>(server: &F, tls: TlsOptions, cause: &str) {
     let error = attempt(server, tls).unwrap_err();
     assert!(matches!(error.failure, Failure::Unreachable(_)), "{error}");
@@ -26,7 +26,7 @@ pub(crate) fn a_server_that_is_trusted_is_used<F: Served>() {
         let mut node = Node::join(server.store(&options), shard("api")).await;
         node.push(vec![hits("a", 1)]).await;
         assert_eq!(node.read_all(&[(MINUTE, 7)]).await.len(), 1);
-        // As it does without.
+        // One connection, as without TLS.
         assert_eq!(node.store.connects(), 1);
     });
 }

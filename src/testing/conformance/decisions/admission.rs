@@ -1,4 +1,4 @@
-//! Admissions, and their charges.
+//! Tests of admissions and their charges.
 
 use super::*;
 use smallvec::smallvec;
@@ -118,10 +118,10 @@ where
             assert_eq!(other.fetch().await.len(), 1);
         }
     }
-    // What is refused is no change either.
+    // Refused hits are no change, either.
     assert_eq!(node.ask_one(&question("a", Fixed, 2)).await.0, [false]);
     assert!(other.fetch().await.is_empty());
-    // What a limit is asked about is not what is charged: `charge=` comes later.
+    // A limit is asked about other hits than those charged: `charge=` is charged later.
     let later = Question {
         counters: smallvec![counter("b", LONGEST, 0)],
         limits: smallvec![limit(0, Fixed, 2000, 3000)],
@@ -161,7 +161,7 @@ pub async fn a_counter_may_have_several_limits<F: Fixture<Store: Decider>>(fixtu
         limits: smallvec![
             limit(0, Sliding, 3000, 1000),
             limit(0, Fixed, 2000, 1000),
-            // Less than what is charged.
+            // Less than the charge.
             limit(0, Fixed, 2500, 500),
         ],
         ..question("a", Fixed, 2)
@@ -198,7 +198,7 @@ pub async fn an_ended_window_weighs_as_the_previous_one<F: Fixture<Store: Decide
                     assert_eq!(counts.previous, last.current);
                     ended += 1;
                 } else {
-                    // Longer away than a window.
+                    // After more than a window without hits.
                     assert_eq!(counts.previous, Hits::ZERO);
                 }
             }

@@ -1,4 +1,4 @@
-//! Buckets: hits leak from them at the rate by which they are named.
+//! Tests of buckets, from which hits leak at the rate in their name.
 
 use super::*;
 use crate::policy::algorithm::{BucketLevel, LevelKind};
@@ -38,7 +38,7 @@ pub async fn each_rate_has_a_bucket_of_its_own<F: Fixture<Store: Decider>>(fixtu
     }
     let (is_admitted, level) = read(&mut node, &at_rate(1000, 0)).await;
     assert!(!is_admitted && level.hits > Hits::from_thousandths(9_900));
-    // One rate told by other numbers.
+    // The same rate in other numbers.
     let mut in_two_hours = at_rate(2000, 0);
     in_two_hours.counters[0].size = size(2 * HOUR.millis());
     let (is_admitted, level) = read(&mut node, &in_two_hours).await;
@@ -55,7 +55,7 @@ pub async fn rejected_hits_fill_a_bucket_and_no_more<F: Fixture<Store: Decider>>
         let above = level.hits.minus(Hits::from_thousandths(thousandths));
         assert!(above <= Hits::ZERO && above > Hits::from_thousandths(-100), "{level:?}");
     }
-    // What no limit is about is charged as it is.
+    // A counter without a limit is charged unconditionally.
     let charge = Question { limits: smallvec![], ..counted };
     let decided = node.ask(&[charge]).await;
     let level = BucketLevel::from(decided.answers[0].readings[0]);

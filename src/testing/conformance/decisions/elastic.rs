@@ -1,4 +1,4 @@
-//! Elastic windows: each hit extends them, and they end when none comes.
+//! Tests of elastic windows: each hit extends them, and they end without hits.
 
 use super::*;
 use crate::policy::algorithm::ElasticCount;
@@ -37,13 +37,13 @@ pub async fn each_hit_extends_an_elastic_window<F: Fixture<Store: Decider>>(fixt
         limits: smallvec![limit(0, Algorithm::Elastic, 9000, 1000), limit(1, Fixed, 0, 1000)],
         ..hit("a", SHORT, 9)
     };
-    // What is refused extends it, be it by another limit; so does what comes much later than it began.
+    // Refused hits extend it, even those refused by another limit; so do hits long after its start.
     let mut before = began;
     while before < began + 3 * SHORT.millis() {
         for question in [hit("a", SHORT, 1), refused_elsewhere.clone()] {
             let (is_admitted, count, now) = read(&mut node, &question).await;
             if now >= before + SHORT.millis() {
-                // Whatever kept this process from asking for so long.
+                // This process may have been delayed for so long.
                 return;
             }
             assert!(!is_admitted && count.hits == Hits::ONE && count.idle == 0);
@@ -55,7 +55,7 @@ pub async fn each_hit_extends_an_elastic_window<F: Fixture<Store: Decider>>(fixt
 pub async fn an_elastic_window_that_was_not_hit_ends<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let (.., began) = read(&mut node, &hit("a", SHORT, 1)).await;
-    // To ask extends nothing.
+    // A mere question extends nothing.
     let ask = Question {
         counters: smallvec![elastic("a", SHORT, 0)],
         limits: smallvec![limit(0, Algorithm::Elastic, 1000, 0)],
@@ -81,7 +81,7 @@ pub async fn hits_are_given_back_to_an_elastic_window<F: Fixture<Store: Decider>
         let (.., count, _) = read(&mut node, &hit("a", LONGEST, 9)).await;
         assert_eq!(count.hits.whole(), hits);
     }
-    // Not below nothing.
+    // The count does not fall below zero.
     for (cost, left) in [(-500, 1500), (-9000, 0)] {
         let back = Question {
             counters: smallvec![elastic("a", LONGEST, cost)],

@@ -106,7 +106,7 @@ macro_rules! decision_tests {
 #[doc(inline)]
 pub use decision_tests;
 
-/// The largest, so that no test sees it end.
+/// The largest window, which no test sees end.
 const LONGEST: WindowSize = size(WindowSize::MAX_MILLIS);
 
 fn counter(key: &str, size: WindowSize, cost: i64) -> AskedCounter {
@@ -128,7 +128,7 @@ fn limit(counter: usize, algorithm: Algorithm, hits: i64, cost: i64) -> AskedLim
     }
 }
 
-/// One hit under one limit, in whole hits.
+/// Returns the question about one hit under one limit, in whole hits.
 pub(crate) fn question(key: &str, algorithm: Algorithm, hits: i64) -> Question {
     Question {
         counts_rejected: false,
@@ -137,7 +137,7 @@ pub(crate) fn question(key: &str, algorithm: Algorithm, hits: i64) -> Question {
     }
 }
 
-/// A node that asks.
+/// A node that asks questions.
 pub(crate) struct Asking<S> {
     pub(crate) store: S,
     pub(crate) node: NodeId,
@@ -160,14 +160,15 @@ impl<S: Decider> Asking<S> {
         self.store.decide(self.node, epoch, questions).await
     }
 
-    /// Whether one question is admitted by each limit, and what is counted then, in thousandths.
+    /// Asks one question. Returns whether each limit admits it, and the counts afterwards, in
+    /// thousandths.
     async fn ask_one(&mut self, question: &Question) -> (Vec<bool>, Vec<i64>) {
         let decided = self.ask(core::slice::from_ref(question)).await;
         let Answer { admitted, readings, .. } = decided.answers[0].clone();
         (admitted.to_vec(), readings.iter().map(current).collect())
     }
 
-    /// The total of the key in the present window.
+    /// Returns the total of the key in the current window.
     async fn total(&mut self, key: &[u8]) -> i64 {
         let now = self.ask(&[]).await.now;
         let window = LONGEST.at(now).number;

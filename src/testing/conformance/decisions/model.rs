@@ -1,14 +1,14 @@
-//! Whether decisions are those of a model: what `policy::algorithm` says of the same counts, and a list of hits as the
+//! Compares decisions with those of a model: `policy::algorithm` with the same counts, and a list of hits as the
 //! simplest form of a log.
 
 use super::*;
 use crate::policy::algorithm::{BucketLevel, Level, LevelKind, MovingCount, WindowCounts};
 
-/// Numbers that look random, the same in every run.
+/// A generator of pseudo-random numbers, which are the same in every run.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    /// Less than `bound`.
+    /// Returns a number below `bound`.
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         (self.0 >> 33) % bound
@@ -20,7 +20,7 @@ impl Random {
 
     fn question(&mut self, kinds: &[StoredKind], namespaces: [&str; 2]) -> Question {
         let mut counters = Vec::new();
-        // Each counter once.
+        // Each counter occurs once.
         for (key, namespace) in ["a", "b"].into_iter().zip(namespaces) {
             for size in [size(100), MINUTE, HOUR, LONGEST] {
                 if self.below(6) == 0 {
@@ -83,7 +83,7 @@ pub async fn decisions_in_one_shard_follow_the_model<F: Fixture<Store: Decider>>
     follow_the_model(fixture, ["api", "api"]).await;
 }
 
-/// The model's content of the store.
+/// The content of the store according to the model.
 #[derive(Default)]
 struct Model {
     /// By key, size and window.
@@ -171,7 +171,7 @@ impl Model {
                 *count = match charge {
                     0 => *count,
                     1.. => sum.max(charge),
-                    // What is given back takes no count below zero.
+                    // A refund takes no count below zero.
                     _ => sum.max(0).min(*count),
                 };
             }
@@ -256,17 +256,17 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
 pub(crate) struct ListOfHits(Vec<(u64, i64)>);
 
 impl ListOfHits {
-    /// Takes away what has left the window.
+    /// Removes the hits that have left the window.
     pub(crate) fn leave(&mut self, size: WindowSize, now: u64) {
         self.0.retain(|(at, _)| at + size.millis() >= now);
     }
 
-    /// All of them.
+    /// Returns the sum of all hits.
     pub(crate) fn sum(&self) -> i64 {
         self.0.iter().map(|(_, hits)| hits).sum()
     }
 
-    /// Adds hits, or takes the newest away.
+    /// Adds hits, or removes the newest ones.
     pub(crate) fn charge(&mut self, now: u64, cost: i64) {
         if cost > 0 {
             self.0.push((now, cost));
@@ -289,7 +289,7 @@ impl ListOfHits {
         self.0.first().map_or(now, |(at, _)| *at)
     }
 
-    /// Milliseconds until no more than `most` are left: `None` where that is so, or never will be.
+    /// Returns the milliseconds until at most `most` are left; `None` if that is so already, or never will be.
     pub(crate) fn wait(&self, size: WindowSize, now: u64, most: i64) -> Option<u64> {
         if most < 0 {
             return None;

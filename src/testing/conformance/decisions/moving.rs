@@ -1,10 +1,11 @@
-//! Moving windows, against lists of hits with their times; beside all other algorithms; and asked by many at once.
+//! Tests of moving windows: against lists of hits with their times, beside all other algorithms, and with many
+//! nodes that ask at once.
 
 use super::model::Random;
 use super::*;
 use crate::policy::algorithm::{LevelKind, MovingCount};
 
-/// A question about one key, in thousandths.
+/// Returns a question about one key, in thousandths.
 pub(crate) fn moving(key: &str, size: WindowSize, most: i64, cost: i64) -> Question {
     Question {
         counters: smallvec![AskedCounter { kind: StoredKind::Log, ..counter(key, size, cost) }],
@@ -35,7 +36,7 @@ pub async fn logs_are_lists_of_hits<F: Fixture<Store: Decider>>(fixture: &F) {
             .iter()
             .map(|(index, most, cost)| moving("a", sizes[*index], *most, *cost))
             .collect();
-        // What is charged beside a refund, in the millisecond of the hit before, may be counted in the next one.
+        // Hits that are charged beside a refund, in the millisecond of the previous hit, may count in the next one.
         while asked.iter().any(|(_, _, cost)| *cost < 0) && node.ask(&[]).await.now.0 <= last {}
         let decided = node.ask(&questions).await;
         let now = decided.now.0;
@@ -71,7 +72,7 @@ pub async fn parts_of_a_hit_leave_one_by_one<F: Fixture<Store: Decider>>(fixture
     let (window, mut list) = (size(60_000), ListOfHits::default());
     let mut last = 0;
     for _ in 0..MOST {
-        // Each in a millisecond of its own.
+        // Each hit in its own millisecond.
         while node.ask(&[]).await.now.0 <= last {}
         let decided = node.ask(&[moving("a", window, MOST, 1)]).await;
         assert_eq!(decided.answers[0].admitted[..], [true]);
@@ -116,7 +117,7 @@ pub async fn all_counters_are_charged_or_none_whatever_their_algorithms<
         assert_eq!(rates(answer), [number.min(3); 4]);
         assert_eq!(answer.admitted[..], [number <= 3, true, true, true]);
     }
-    // One that is refused by another limit charges no log.
+    // A hit that another limit refuses charges no log.
     all.limits[3].hits = Hits::ONE;
     all.limits[0].hits = Hits::from_thousandths(9_000);
     let decided = node.ask(core::slice::from_ref(&all)).await;

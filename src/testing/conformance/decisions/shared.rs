@@ -1,4 +1,4 @@
-//! Decisions on what others count, and what others see of them.
+//! Tests of decisions on the counts of others, and of the changes that others read.
 
 use super::*;
 use crate::store::contract::decision::Few;
@@ -56,7 +56,7 @@ pub async fn a_shard_without_an_epoch_gets_the_proposed_one<F: Fixture<Store: De
         assert_eq!(opened.await, Ok(proposed));
         fixture.flush();
     }
-    // The same by asking.
+    // The same with a mere question.
     let (asks, proposed) = (Hits::ZERO, new_epoch());
     let mut question = question;
     question.counters[0].cost = asks;
@@ -85,7 +85,7 @@ where
     assert_eq!(totals(&counts), pairs(&[("a", 2), ("b", 1)]));
     assert!(counts.iter().all(|it| (it.size, it.window) == (LONGEST, window)));
     assert!(other.fetch().await.is_empty());
-    // The node knows of its own.
+    // The node itself does not read its own change.
     assert!(node.fetch().await.is_empty());
     decide(&mut node, &["c"]).await;
     decide(&mut other, &["a", "c"]).await;
@@ -120,7 +120,7 @@ pub async fn pushes_of_others_count<F: Fixture<Store: Decider>>(fixture: &F) {
     assert_eq!(answer.0, [!admits]);
 }
 
-/// A count below zero, such as of a store that lost what was given back.
+/// A count below zero occurs if a store has lost hits before their refund.
 pub async fn a_count_below_zero_is_no_room<F>(fixture: &F)
 where
     F: Fixture<Store: Decider<Counts = Added>>,
@@ -147,7 +147,7 @@ where
     back.counters[0].key = b"c"[..].into();
     node.ask_one(&back).await;
     assert_eq!(node.total(b"c").await, 0);
-    // A repair reads it as it is, and is granted once.
+    // A repair reads the count below zero, and is granted once.
     let mut repair = question("b", Fixed, 1);
     repair.counters[0].cost = Hits::from_thousandths(5000);
     (repair.limits[0].hits, repair.limits[0].cost) =
@@ -170,7 +170,7 @@ pub async fn at_most_the_limit_of_many_concurrent_hits_is_admitted<F: Fixture<St
     fixture: &F,
 ) {
     let raced = admitted_of_many(fixture).await;
-    // Of those that raced for the last places, all may have been refused.
+    // All questions that raced for the last hits may have been refused.
     assert!((1..=100).contains(&raced), "{raced}");
     let mut node = Asking::new(fixture.connect());
     let mut count = raced;

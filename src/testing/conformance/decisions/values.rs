@@ -1,4 +1,4 @@
-//! Keys, counts and numbers of questions at their bounds.
+//! Tests of keys, counts and numbers of questions at their bounds.
 
 use super::*;
 use smallvec::smallvec;
@@ -32,7 +32,7 @@ pub async fn decisions_on_decimals_and_large_counts_are_exact<F: Fixture<Store: 
 pub async fn a_count_that_saturates_harms_no_other<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let max = Hits::MAX.thousandths();
-    // As `ratelimit_count_rejected` has it, at a cost that the client chose.
+    // As with `ratelimit_count_rejected`, at a cost that the client chose.
     let hostile = Question {
         counts_rejected: true,
         counters: smallvec![counter("a", LONGEST, max)],
@@ -53,7 +53,7 @@ pub async fn a_count_that_saturates_harms_no_other<F: Fixture<Store: Decider>>(f
     // It admits no hit.
     let cheap = question("a", Sliding, Hits::MAX.whole());
     assert_eq!(node.ask_one(&cheap).await, (vec![false], vec![max]));
-    // It is the epoch of before, in which others push.
+    // The epoch is the previous one, in which others push.
     node_that_pushes.push(vec![hits("c", 1)]).await;
 }
 
@@ -120,7 +120,7 @@ pub async fn no_questions_have_no_answers<F: Fixture<Store: Decider>>(fixture: &
     let mut node = Asking::new(fixture.connect());
     let decided = node.ask(&[]).await;
     assert!(decided.answers.is_empty() && decided.now.0 > 1_577_836_800_000);
-    // One without counters and limits is admitted.
+    // A question without counters and limits is admitted.
     let nothing = Question { counts_rejected: false, counters: smallvec![], limits: smallvec![] };
     let answers = node.ask(&[nothing]).await.answers;
     assert!(answers[0].admitted.is_empty() && answers[0].readings.is_empty());
