@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_at_most_half_of_what_remains() {
+    fn a_part_is_at_most_half_of_the_rest() {
         assert_eq!(room_for(hits(50), 10), hits(500));
         assert_eq!(room_for(hits(50), 1), hits(100));
         assert_eq!(room_for(Hits::MAX, u64::MAX), Hits::MAX);

@@ -60,7 +60,7 @@ fn a_key_has_a_variable_or_is_a_word_that_is_none() {
 }
 
 #[test]
-fn a_limit_admits_what_a_request_costs() {
+fn a_limit_compares_the_cost_of_a_request() {
     check_in_server(&[
         (
             "a limit below a hit",

@@ -262,7 +262,7 @@ fn the_keys_that_limits_refuse_are_counted_once_a_request() {
 }
 
 #[test]
-fn a_share_of_a_limit_holds_for_what_is_asked_and_for_rejected_hits_that_count() {
+fn a_share_of_a_limit_holds_for_questions_and_for_rejected_hits_that_count() {
     for counts_rejected in [false, true] {
         let shared = SharedTable::new(1 << 20);
         let mut fixture = Fixture::new(&shared, &[]);

@@ -36,7 +36,7 @@ fn rate(instance: &Instance) -> f64 {
 }
 
 #[test]
-fn nodes_see_what_others_counted_after_a_sync() {
+fn nodes_see_hits_of_others_after_a_sync() {
     let server = Server::start(&[]);
     let store = redis(&server);
     let nodes = [(); 2].map(|()| node(&store, &memory(), RARELY));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_at_most_what_memory_is_kept_for() {
+    fn a_limit_is_at_most_the_entries_that_memory_is_kept_for() {
         let size = WindowSize::from_millis(1000).unwrap();
         let count =
             |whole| Reading::from(MovingCount { hits: hits(whole), ..MovingCount::default() });

@@ -126,7 +126,7 @@ fn draft03_tells_of_the_tightest() {
 }
 
 #[test]
-fn legacy_tells_of_each_window_what_the_tightest_has() {
+fn legacy_has_the_values_of_the_tightest_limit_for_each_window() {
     let (second, minute) = (limit("api-1s", "10/1s"), limit("api-1m", "100/1m"));
     let other = limit("other", "50/1m");
     let verdicts = [

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_needs_of_a_store_what_questions_need() {
+    fn a_trial_requires_the_same_of_a_store_as_the_questions() {
         let mut log = question(2, 10);
         log.counters[1].kind = StoredKind::Log;
         let mut other = question(1, 3);

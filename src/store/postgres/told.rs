@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_others_tell_of_a_watched_shard_is_news() {
+    fn only_notifications_of_others_about_a_watched_shard_are_news() {
         let (one, other) = (subscription(u64::MAX), subscription(0x1234_5678_9abc_def0));
         let told = Notified::default();
         told.watch(&[one.clone(), other.clone()]);

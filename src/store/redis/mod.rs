@@ -4,7 +4,7 @@
 //! cluster keeps them on one node; `changes.lua` describes their content. Counts expire with their
 //! window, and an unused shard expires as a whole, after its counts. The server must not evict keys
 //! (`maxmemory-policy noeviction`), since counts would be lost unnoticed. The test
-//! `a_user_may_be_limited_to_what_is_needed` lists the commands that a user needs.
+//! `a_user_with_only_the_needed_rights_suffices` lists the commands that a user needs.
 
 mod answer;
 mod channel;

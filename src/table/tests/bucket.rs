@@ -559,7 +559,7 @@ proptest! {
 }
 
 #[test]
-fn the_window_of_a_rate_is_the_time_in_which_what_it_admits_leaks() {
+fn the_window_of_a_rate_is_the_time_in_which_its_admitted_hits_leak() {
     let window = |rate, millis, burst| limit(millis, burst, None).window(hits(rate));
     assert_eq!(window(10_000, 1000, 19_000), Some(2000));
     assert_eq!(window(10_000, 1000, 20_000), Some(2100));

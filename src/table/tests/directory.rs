@@ -137,7 +137,7 @@ fn namespaces_of_the_previous_configuration_keep_their_places_while_there_are_ot
 }
 
 #[test]
-fn a_place_is_used_again_without_what_is_left_in_it() {
+fn a_place_is_used_again_without_its_former_content() {
     let fixture = Fixture::new(SMALL);
     let table = &fixture.shared.table;
     let before = fixture.configure(&names("before ", 8), 1).unwrap();

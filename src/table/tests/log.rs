@@ -189,7 +189,7 @@ fn rejected_hits_count_where_they_are_to() {
 }
 
 #[test]
-fn memory_grows_with_what_is_used_and_goes_with_the_key() {
+fn memory_grows_with_use_and_is_freed_with_the_key() {
     let fixture = Fixture::with(1 << 20, 100_000);
     fixture.request(b"a", T, 1000);
     assert_eq!(fixture.blocks(), 0);
@@ -316,7 +316,7 @@ fn hits_do_not_count_again_when_times_come_round() {
 }
 
 #[test]
-fn a_refund_leaves_what_is_much_older() {
+fn a_refund_leaves_much_older_hits() {
     let longest = WindowSize::MAX_MILLIS;
     let fixture = Fixture::with(1 << 18, longest);
     for n in 0..20 {
@@ -335,7 +335,7 @@ fn a_refund_leaves_what_is_much_older() {
 }
 
 #[test]
-fn dying_before_a_block_is_noted_that_leads_back() {
+fn dying_before_a_block_with_a_back_link_is_recorded() {
     die_everywhere(
         || {
             let fixture = Fixture::with(1 << 18, 60_000);
@@ -410,7 +410,7 @@ fn a_full_table_is_stricter_and_never_laxer() {
 }
 
 #[test]
-fn a_log_in_a_table_of_logs_merges_what_has_no_room() {
+fn a_log_in_a_table_of_logs_merges_hits_without_room() {
     let fixture = Fixture::with(7 * 4096, 1_000_000);
     let mut times = Vec::new();
     for n in 0..20_000_u64 {

@@ -345,7 +345,7 @@ fn two_processes_evict_for_two_keys() {
 }
 
 #[test]
-fn a_limit_holds_and_what_was_given_back_can_be_had_again() {
+fn a_limit_holds_and_refunded_hits_can_be_admitted_again() {
     explore(3, || {
         let fixture = fixture();
         fixture.add(key(1), T);
@@ -421,7 +421,7 @@ fn a_refund_that_meets_a_reset_takes_no_more_than_there_is() {
 }
 
 #[test]
-fn a_rejection_that_meets_another_keys_is_counted_or_noted_as_missed() {
+fn a_rejection_that_meets_another_keys_is_counted_or_recorded_as_missed() {
     explore(2, || {
         // Two entries, for two keys.
         let Fixture { table, counter } = fixture();

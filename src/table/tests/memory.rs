@@ -87,7 +87,7 @@ fn a_heap_is_counted_in() {
 }
 
 #[test]
-fn a_file_is_shared_by_those_who_open_it() {
+fn processes_that_open_a_file_share_it() {
     let place = Place::new();
     let one = place.open(BYTES).unwrap();
     let other = place.open(BYTES).unwrap();

@@ -90,7 +90,7 @@ fn percent(share: u32) -> EarlyShare {
 }
 
 #[test]
-fn a_counter_is_due_when_its_unpushed_hits_reach_a_part_of_what_remains() {
+fn a_counter_is_due_when_its_unpushed_hits_reach_a_part_of_the_rest() {
     // u >= (L - u) / 2N, or the share, or one.
     for (limit, nodes, share, expected) in [
         (1000, 1, 2, 334),
@@ -264,7 +264,7 @@ fn the_worker_that_synced_last_is_woken_once_and_another_if_it_does_not_come() {
 }
 
 #[test]
-fn a_worker_that_dies_telling_what_is_due_is_no_harm() {
+fn a_worker_that_dies_while_it_reports_a_due_counter_does_no_harm() {
     let points = ["near.limited", "near.placed", "early.rung"];
     let scenario = |near: &Near| {
         near.hit(b"k", 10, Algorithm::Fixed);

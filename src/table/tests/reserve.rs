@@ -187,7 +187,7 @@ fn a_store_that_lost_everything_gets_nothing_back() {
 }
 
 #[test]
-fn a_store_that_lost_what_it_had_charged_gets_nothing_back_that_is_not_pushed() {
+fn a_store_that_lost_its_charges_gets_no_refund_of_unpushed_hits() {
     let fixture = Fixture::new();
     let (table, namespace) = (&fixture.shared.table, fixture.counter.namespace());
     let clock = TestClock::at(T);

@@ -116,7 +116,7 @@ fn a_key_starts_again_whatever_the_store_keeps_of_it() {
 }
 
 #[test]
-fn a_synced_key_is_set_to_zero_by_what_is_pushed() {
+fn a_push_sets_a_synced_key_to_zero() {
     let fixture = Fixture::synced();
     let number = fixture.number();
     fixture.clock.set(T - SIZE);

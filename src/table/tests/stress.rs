@@ -177,7 +177,7 @@ fn a_stopped_process_delays_nobody() {
 }
 
 #[test]
-fn every_key_that_is_synced_is_found_by_who_takes_the_changes() {
+fn taking_the_changes_finds_every_synced_key() {
     const KEYS: u64 = 500;
     let clock = CachedClock(core::cell::Cell::new(CachedClock::real()));
     for round in 0..40 {

@@ -248,7 +248,7 @@ fn keys_of_mixed_lengths_do_not_starve_each_other() {
 }
 
 #[test]
-fn a_full_table_counts_what_it_loses_unsent() {
+fn a_full_table_counts_lost_unsent_hits() {
     let fixture = Fixture::new(SMALL);
     let table = &fixture.shared.table;
     for n in 0..1000 {

@@ -165,7 +165,7 @@ fn decided(call: &KeyCall) -> [String; 4] {
 }
 
 #[test]
-fn a_limit_counts_what_it_admits() {
+fn a_limit_counts_admitted_hits() {
     for (algorithm, expected) in [
         (Algorithm::Sliding, ["3 1 true 60", "3 1 false 80", "3 1 true 60", "3 1 false null"]),
         (Algorithm::Fixed, ["3 1 true 60", "3 1 false 60", "3 1 true 60", "3 1 false null"]),

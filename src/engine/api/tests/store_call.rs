@@ -89,7 +89,7 @@ fn known(namespace: &Namespace<'_>, clock: &TestClock) -> Hits {
 }
 
 #[test]
-fn only_what_the_store_counts_is_asked_there() {
+fn only_counters_of_the_store_are_asked_about() {
     with(|namespace, _| {
         let read = ApiCall::Key(key_call(b"k"));
         let moving = ApiCall::Key(KeyCall { algorithm: Algorithm::Moving, ..key_call(b"k") });

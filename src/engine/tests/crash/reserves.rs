@@ -164,7 +164,7 @@ fn is_stopped<'s>(
 }
 
 #[test]
-fn of_a_store_that_has_lost_everything() {
+fn stopped_after_the_store_lost_everything() {
     let server = Server::start(&[]);
     let lose = |cluster: &Reserving<'_>| {
         let _: String = cluster.0.server.ask(&["FLUSHALL"]).unwrap();
@@ -181,7 +181,7 @@ fn of_a_store_that_has_lost_everything() {
 }
 
 #[test]
-fn of_a_store_that_has_lost_what_it_had_charged_ahead() {
+fn stopped_after_the_store_lost_its_charges() {
     let server = Server::start(&[]);
     let lose = |cluster: &Reserving<'_>| {
         // The store has the pushed hits.

@@ -49,7 +49,7 @@ fn due_counters_are_pushed_and_others_wait() {
 }
 
 #[test]
-fn a_look_pushes_what_is_near_and_asks_in_any_case() {
+fn a_poll_pushes_counters_near_their_limits_and_asks_in_any_case() {
     let nodes = acquainted(2);
     let (a, b) = (&nodes[0], &nodes[1]);
     a.ask(b"near", hits(1), hits(4));
@@ -71,7 +71,7 @@ fn a_look_pushes_what_is_near_and_asks_in_any_case() {
 }
 
 #[test]
-fn the_next_look_is_by_how_fast_a_counter_grows() {
+fn the_next_poll_depends_on_the_growth_of_a_counter() {
     let nodes = acquainted(2);
     let (a, b) = (&nodes[0], &nodes[1]);
     let lifetime = Duration::from_millis(LIFETIME);
@@ -108,7 +108,7 @@ fn hits_that_are_counted_during_an_exchange_are_growth() {
 }
 
 #[test]
-fn limits_are_met_by_nodes_that_only_push_what_is_due() {
+fn nodes_that_push_only_due_counters_keep_limits() {
     let nodes = acquainted(4);
     let mut admitted = 0;
     for hit in 0..4000 {
@@ -127,7 +127,7 @@ fn limits_are_met_by_nodes_that_only_push_what_is_due() {
 }
 
 #[test]
-fn a_push_before_its_time_is_no_sync_of_a_period() {
+fn an_early_push_is_no_sync_of_the_period() {
     let nodes = acquainted(1);
     let node = &nodes[0];
     let syncer = Syncer::new(node.namespace, &[size()], Duration::from_millis(LIFETIME)).unwrap();
@@ -174,7 +174,7 @@ fn a_sent_batch_goes_first_and_once() {
 }
 
 #[test]
-fn a_worker_that_finds_another_at_it_leaves_what_is_due() {
+fn a_worker_leaves_due_counters_to_another_that_pushes() {
     let nodes = acquainted(1);
     let node = &nodes[0];
     node.hit(b"a", hits(1));
@@ -217,7 +217,7 @@ fn a_worker_of_a_former_configuration_leaves_the_bell_to_the_others() {
 }
 
 #[test]
-fn each_shard_pushes_what_is_its_own() {
+fn each_shard_pushes_its_own_counters() {
     let (store, nodes) = cluster_with::<Store>(3, 1);
     let node = &nodes[0];
     node.sync().unwrap();
@@ -255,7 +255,7 @@ fn counters_that_become_due_during_another_shards_sync_go_with_their_own() {
 }
 
 #[test]
-fn more_than_there_are_cells_for_is_all_that_changed() {
+fn without_room_for_due_counters_all_changes_are_pushed() {
     let nodes = acquainted(1);
     let node = &nodes[0];
     node.hit(b"far", hits(1));

@@ -103,7 +103,7 @@ fn a_node_that_was_forgotten_in_due_time_leaves_the_epoch_as_it_is() {
 }
 
 #[test]
-fn a_store_that_forgot_a_node_gets_back_what_that_had_charged_ahead() {
+fn a_store_that_forgot_a_node_gets_its_reserves_back() {
     // (days, the store's total afterwards)
     for (days, left) in [(3, Some(6000)), (0, None)] {
         let (store, nodes) = cluster(1);

@@ -117,7 +117,7 @@ fn a_shard_whose_exchange_takes_long_keeps_no_other_waiting() {
 /// Otherwise a namespace with a long period would have neither a result nor a log line of its store
 /// until the next cycle.
 #[test]
-fn two_workers_that_begin_at_once_each_tell_what_they_did() {
+fn two_workers_that_begin_at_once_report_their_own_shards() {
     let (store, nodes) = cluster_with::<Store>(8, 1);
     let node = &nodes[0];
     node.sync().unwrap();

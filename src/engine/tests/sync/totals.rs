@@ -30,7 +30,7 @@ proptest! {
     /// Messages are lost, workers are stopped or killed, the store loses all data: in the end the
     /// total equals the counted hits, and all nodes know it.
     #[test]
-    fn the_total_is_what_was_counted(
+    fn the_total_equals_the_counted_hits(
         steps in prop::collection::vec(step(), 1..100),
     ) {
         totals_are_what_was_counted::<Store>(1, steps)?;
@@ -47,7 +47,7 @@ proptest! {
 
     /// Checks a store whose shards are lost one by one.
     #[test]
-    fn the_total_is_what_was_counted_in_shards(
+    fn the_total_equals_the_hits_in_shards(
         steps in prop::collection::vec(step(), 1..100),
     ) {
         totals_are_what_was_counted::<Store>(3, steps)?;
@@ -64,7 +64,7 @@ proptest! {
 
     /// Checks replicas that lag behind and take over, while the former primary returns.
     #[test]
-    fn the_total_is_what_was_counted_whichever_replica_tells_it(
+    fn the_total_equals_the_counted_hits_on_each_replica(
         steps in prop::collection::vec(step_with(failover()), 1..100),
     ) {
         totals_are_what_was_counted::<Store>(1, steps)?;
@@ -72,7 +72,7 @@ proptest! {
 
     /// Checks a store with absolute counts and without a log, which writes a batch in parts.
     #[test]
-    fn the_total_is_what_was_counted_absolutely(
+    fn the_total_equals_the_absolutely_counted_hits(
         steps in prop::collection::vec(step(), 1..100),
     ) {
         totals_are_what_was_counted::<Rows>(1, steps)?;
@@ -80,7 +80,7 @@ proptest! {
 
     /// Checks machines that are cloned.
     #[test]
-    fn the_total_is_what_was_counted_by_clones(
+    fn the_total_equals_the_hits_of_clones(
         steps in prop::collection::vec(step_with((0..6_usize).prop_map(Step::Clone).boxed()), 1..100),
     ) {
         // Clones would restore the same hits.

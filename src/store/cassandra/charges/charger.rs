@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charger_knows_what_it_wrote() {
+    fn a_charger_knows_its_written_charges() {
         let mut all = Chargers::default();
         let mut writers = all.writers();
         let charger = writers.of(0, EPOCH, NODE, UnixMillis(5));

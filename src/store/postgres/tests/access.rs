@@ -110,7 +110,7 @@ fn a_table_that_a_new_version_adds_is_named_if_it_cannot_be_created() {
 }
 
 #[test]
-fn a_user_who_may_create_needs_nothing_else() {
+fn a_user_with_the_right_to_create_needs_no_other() {
     let schema = Schema::new();
     let user = new_user(&schema);
     block_on(async {

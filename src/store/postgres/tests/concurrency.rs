@@ -104,7 +104,7 @@ fn a_change_that_is_committed_late_is_not_skipped() {
 }
 
 #[test]
-fn a_long_transaction_of_somebody_else_holds_nothing_up_and_nothing_is_told_twice() {
+fn a_long_foreign_transaction_delays_and_repeats_nothing() {
     let schema = Schema::new();
     block_on(async {
         let session = Server::shared().session().await.unwrap();

@@ -6,7 +6,7 @@ use crate::testing::postgres::Pooler;
 use crate::testing::proxy::{Proxy, with_greeting};
 
 #[test]
-fn a_server_that_speaks_another_protocol_is_told_of() {
+fn an_error_names_a_server_of_another_protocol() {
     let http = with_greeting(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     let redis_server = crate::testing::redis::Server::start(&[]);
     let missing = ServerAddress::Unix("/nonexistent/socket".into());

@@ -146,7 +146,7 @@ fn rows_that_are_no_longer_needed_are_purged_in_steps() {
 }
 
 #[test]
-fn changes_are_bounded_and_who_is_too_late_is_behind() {
+fn changes_are_bounded_and_a_late_node_is_behind() {
     let schema = Schema::new();
     block_on(async {
         let mut node = Node::join(schema.connect(), shard("api")).await;

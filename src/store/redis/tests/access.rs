@@ -69,7 +69,7 @@ fn a_password_that_the_server_does_not_want_is_an_error() {
 }
 
 #[test]
-fn a_user_may_be_limited_to_what_is_needed() {
+fn a_user_with_only_the_needed_rights_suffices() {
     let server = Server::start(&[]);
     let alice = ["ACL", "SETUSER", "alice", "on", ">hunter2", "~rl:*"];
     let _: String = server.ask(&[&alice[..], COMMANDS].concat()).unwrap();

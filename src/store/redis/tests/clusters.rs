@@ -46,7 +46,7 @@ fn the_shards_of_a_namespace_are_spread_over_all_primaries() {
 }
 
 #[test]
-fn a_slot_that_moves_takes_what_was_counted_with_it() {
+fn a_slot_that_moves_takes_its_hits_along() {
     let cluster = Servers::start();
     let shard = shard("api");
     block_on(async {
@@ -209,7 +209,7 @@ fn nodes_that_send_us_on_and_on_are_left() {
 }
 
 #[test]
-fn a_user_may_be_limited_to_what_is_needed_in_a_cluster() {
+fn a_user_with_only_the_needed_rights_suffices_in_a_cluster() {
     let cluster = Servers::start();
     for server in &cluster.primaries {
         let alice = ["ACL", "SETUSER", "alice", "on", ">hunter2", "~rl:*", "+asking"];

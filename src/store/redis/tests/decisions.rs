@@ -364,7 +364,7 @@ async fn granted(server: &Server) -> (Asking<Redis>, Epoch, Witness) {
 }
 
 #[test]
-fn a_store_tells_whether_it_has_what_it_charged_ahead() {
+fn a_store_reports_whether_it_has_the_charges_of_reserves() {
     let server = Server::start(&[]);
     block_on(async {
         let (mut node, epoch, first) = granted(&server).await;

@@ -233,7 +233,7 @@ pub(super) fn is_of_wrong_type(error: &StoreError) {
 }
 
 #[test]
-fn a_decision_deletes_what_is_of_another_type_and_fails_once() {
+fn a_decision_deletes_a_key_of_another_type_and_fails_once() {
     let server = Server::start(&[]);
     block_on(async {
         let mut node = Asking::new(connect(server.tcp()));
@@ -279,7 +279,7 @@ fn a_decision_deletes_what_is_of_another_type_and_fails_once() {
 }
 
 #[test]
-fn a_push_deletes_what_is_of_another_type_and_fails_once() {
+fn a_push_deletes_a_key_of_another_type_and_fails_once() {
     let server = Server::start(&[]);
     block_on(async {
         for what in ["shard", "stream", "counts"] {
@@ -326,7 +326,7 @@ fn a_push_deletes_what_is_of_another_type_and_fails_once() {
 }
 
 #[test]
-fn reading_deletes_what_is_of_another_type_and_fails_once() {
+fn reading_deletes_a_key_of_another_type_and_fails_once() {
     let server = Server::start(&[]);
     block_on(async {
         for command in TYPES {
