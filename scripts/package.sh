@@ -13,6 +13,7 @@
 #   DEBFULLNAME, DEBEMAIL   the maintainer of the packages
 #   RATELIMIT_REVISION      the revision of the packages: default 1
 #   RATELIMIT_PROFILE       as for scripts/build.sh
+#   RATELIMIT_CONVERT       a ratelimit-convert that is built already
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -131,7 +132,7 @@ debian() {
     release=$(built debian)
     if [ -n "$light" ]; then
         kind=-B
-    else
+    elif [ -z "${RATELIMIT_CONVERT:-}" ]; then
         say 'building ratelimit-convert'
         cargo build -q --profile fast --locked --no-default-features --features convert --bin ratelimit-convert
         export RATELIMIT_CONVERT=$root/target/fast/ratelimit-convert

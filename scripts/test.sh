@@ -103,6 +103,9 @@ chaos() {
 # None of ten nodes loses a hit.
 converge() { NGINX_BINARY=$1 NGINX_MODULE=$2 scripts/converge.sh --quick; }
 
+# The converter is not compiled once more.
+packages_with_converter() { RATELIMIT_CONVERT=$root/target/checked/ratelimit-convert scripts/package.sh test; }
+
 # configured DEBIAN|SECOND OPTION...: an nginx as the current directory, configured by its own means with
 # some options more.
 configured() {
@@ -240,7 +243,7 @@ tests nginx-blocks-second build-second-checked scripts/check-nginx-blocks.sh "${
 check run-debian build-debian run_once "${debian[@]}"
 check run-cluster-debian build-debian run_once "${debian[@]}" --cluster
 check run-second build-second-checked run_once "${second[@]}"
-tests packages-debian build-debian patient scripts/package.sh test
+tests packages-debian "build-debian build-convert" patient packages_with_converter
 tests containers build-debian scripts/package/lint.sh "${debian[@]}"
 for file in t/*.t; do
     case $file in
