@@ -264,8 +264,8 @@ for file in t/*.t; do
             tests "$file-debian" "build-debian build-convert" test_file "${debian[@]}" "$file"
             continue
             ;;
-        # A browser shows one page, whatever nginx sends it.
-        t/live-page.t)
+        # A browser and Prometheus see the same, whatever nginx sends it.
+        t/live-page.t | t/alerts.t)
             tests "$file-second" build-second-checked test_file "${second[@]}" "$file"
             continue
             ;;
