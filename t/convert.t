@@ -36,7 +36,7 @@ for my $number (1 .. CONFIGURATIONS) {
     for my $id (1 .. REQUESTS) {
         $now += pick(0, 0, 1, 7, 50, 200, 400, 1000, 5000);
         $clock->order($now);
-        my $location = pick('/', '/a', '/b', '/b/c', '/again', '/all');
+        my $location = pick('/', '/a', '/b', '/b/c', '/again', '/all', '/live', '/dry', '/empty');
         # If the keys of /again are empty, limit_req decides in the location that it leads to. This module does not.
         my $target = "$location?k=" . ($location eq '/again' ? 1 + int rand 2 : int rand 3);
         for my $side (@sides) {
@@ -61,7 +61,8 @@ done_testing();
 
 sub pick { return $_[rand @_] }
 
-# Returns a random configuration, as the contents of files: those of `http`, and those that these include.
+# Returns a random configuration, as the contents of files: those of `http`, and those that these include. A few
+# locations are in each, so that each status occurs.
 sub configuration {
     my @zones = map {"zone$_"} 1 .. 1 + rand 4;
     my $zones = join '', map { zone($_) } @zones;
@@ -79,6 +80,8 @@ sub configuration {
     return (%files, http => <<"END");
     map \$arg_k \$key { default "k\$arg_k"; 0 ""; }
     include zones.conf;
+    limit_req_zone \$server_protocol zone=slow:64k rate=7r/m;
+    limit_req_zone \$arg_none zone=empty:64k rate=1r/s;
     log_format outcome '\$http_x_id \$status \$limit_req_status \$request_time "\${limit_req_status}"';
     @{[rand() < 0.3 ? level(@zones) : '']}
     server {
@@ -87,6 +90,9 @@ sub configuration {
         @{[level(@zones)]}
         location = /barrier { access_log off; return 204; }
         location / { empty_gif; }
+        location /live { limit_req zone=slow burst=3; limit_req_dry_run off; empty_gif; }
+        location /dry { limit_req zone=slow burst=3 delay=1; limit_req_dry_run on; empty_gif; }
+        location /empty { limit_req zone=empty; empty_gif; }
         location /all { @{[map {"limit_req zone=$_;"} @zones]} empty_gif; }
         $levels
     }

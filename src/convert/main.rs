@@ -34,7 +34,7 @@ work by hand.
 ";
 
 /// The largest file that is read.
-const MAX_FILE: u64 = 64 << 20;
+const MAX_FILE: u64 = 16 << 20;
 
 fn main() -> ExitCode {
     let options = match Options::parse(std::env::args_os().skip(1)) {
@@ -195,7 +195,7 @@ impl InputFiles for FileSystem {
         File::open(path)?.take(MAX_FILE.saturating_add(1)).read_to_end(&mut text)?;
         match u64::try_from(text.len()) {
             Ok(length) if length <= MAX_FILE => Ok(text),
-            _ => Err(io::Error::other("larger than 64 MB")),
+            _ => Err(io::Error::other("larger than 16 MB")),
         }
     }
 

@@ -2,7 +2,7 @@
 //! as it is.
 
 use core::ops::Range;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::policy::namespace::{MAX_NAME_LEN, is_valid_name};
 
@@ -52,29 +52,42 @@ fn without_braces(value: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns a valid name of a zone, namespace or counter that is not in `taken`: `name` itself if possible.
-pub(super) fn valid_name(name: &[u8], taken: &HashSet<String>) -> String {
-    let valid = |byte: &u8| match byte {
-        byte if byte.is_ascii_alphanumeric() || b"_.-".contains(byte) => char::from(*byte),
-        _ => '_',
-    };
-    let mut base: String = name.iter().map(valid).collect();
-    if !is_valid_name(base.as_bytes()) {
+/// Names of zones, namespaces and counters, none twice.
+#[derive(Debug, Default)]
+pub(super) struct UniqueNames {
+    taken: HashSet<String>,
+    /// The next number of each name that was wanted before.
+    next: HashMap<String, usize>,
+}
+
+impl UniqueNames {
+    /// Takes a name.
+    pub(super) fn take(&mut self, name: &str) {
+        self.taken.insert(name.to_owned());
+    }
+
+    /// Takes and returns a valid name that nobody has: `name` itself if possible.
+    pub(super) fn valid(&mut self, name: &[u8]) -> String {
+        let valid = |byte: &u8| match byte {
+            byte if byte.is_ascii_alphanumeric() || b"_.-".contains(byte) => char::from(*byte),
+            _ => '_',
+        };
+        let mut base: String = name.iter().map(valid).collect();
         base.truncate(MAX_NAME_LEN);
         if !is_valid_name(base.as_bytes()) {
             base.push('_');
         }
+        let mut found = base.clone();
+        while !self.taken.insert(found.clone()) {
+            let number = self.next.entry(base.clone()).or_insert(2);
+            let suffix = format!("_{number}");
+            *number = number.saturating_add(1);
+            let mut start = base.clone();
+            start.truncate(MAX_NAME_LEN.saturating_sub(suffix.len()));
+            found = format!("{start}{suffix}");
+        }
+        found
     }
-    let mut found = base.clone();
-    let mut number = 2_usize;
-    while taken.contains(&found) {
-        let suffix = format!("_{number}");
-        let mut start = base.clone();
-        start.truncate(MAX_NAME_LEN.saturating_sub(suffix.len()));
-        found = format!("{start}{suffix}");
-        number = number.saturating_add(1);
-    }
-    found
 }
 
 /// Changes to a text.
@@ -185,7 +198,7 @@ mod tests {
 
     #[test]
     fn makes_names_valid_and_unique() {
-        let mut taken = HashSet::new();
+        let mut names = UniqueNames::default();
         let long = "x".repeat(70);
         for (name, expected) in [
             ("one", "one".to_owned()),
@@ -195,9 +208,7 @@ mod tests {
             (&long, "x".repeat(64)),
             (&long, format!("{}_2", "x".repeat(62))),
         ] {
-            let found = valid_name(name.as_bytes(), &taken);
-            assert_eq!(found, expected);
-            taken.insert(found);
+            assert_eq!(names.valid(name.as_bytes()), expected);
         }
     }
 

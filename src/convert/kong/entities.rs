@@ -1,5 +1,7 @@
 //! Services, routes and plugins of Kong's declarative configuration, and which plugin applies to which route.
 
+use std::collections::HashMap;
+
 use super::text::PlacedRemark;
 use super::yaml::{YamlError, YamlNode};
 
@@ -28,7 +30,7 @@ pub(super) struct KongRoute {
 }
 
 /// The requests that a plugin is for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct PluginScope {
     pub(super) service: Option<String>,
     pub(super) route: Option<String>,
@@ -51,6 +53,8 @@ pub(super) struct KongEntities<'n> {
     pub(super) services: Vec<KongService>,
     pub(super) routes: Vec<KongRoute>,
     pub(super) plugins: Vec<KongPlugin<'n>>,
+    /// The first plugin of each name and scope, by index.
+    by_scope: HashMap<(&'n str, PluginScope), usize>,
     /// What is not converted, or may need work.
     pub(super) remarks: Vec<PlacedRemark>,
 }
@@ -87,6 +91,9 @@ impl<'n> KongEntities<'n> {
             }
         }
         found.plugins(root, &PluginScope::default())?;
+        for (index, plugin) in found.plugins.iter().enumerate() {
+            found.by_scope.entry((plugin.name, plugin.scope.clone())).or_insert(index);
+        }
         Ok(found)
     }
 
@@ -190,25 +197,16 @@ impl<'n> KongEntities<'n> {
     }
 
     /// Returns the plugin of a name that applies to a route: that with the closest scope.
-    pub(super) fn applying(&self, name: &str, route: &KongRoute) -> Option<usize> {
+    pub(super) fn applying(&self, name: &'static str, route: &KongRoute) -> Option<usize> {
         let service = route.service.and_then(|index| self.services.get(index));
-        let rank = |plugin: &KongPlugin<'_>| -> Option<u8> {
-            let scope = &plugin.scope;
-            let matches = |wanted: &Option<String>, name: Option<&str>| match wanted {
-                None => true,
-                Some(wanted) => Some(wanted.as_str()) == name,
-            };
-            let is_of = plugin.name == name
-                && scope.consumer.is_none()
-                && matches(&scope.service, service.map(|service| service.name.as_str()))
-                && matches(&scope.route, Some(&route.name));
-            let rank = u8::from(scope.service.is_some()) | u8::from(scope.route.is_some()) << 1;
-            is_of.then_some(rank)
-        };
-        let ranked = self.plugins.iter().enumerate();
-        let ranked = ranked.filter_map(|(index, plugin)| Some((rank(plugin)?, index)));
-        // The first of equal ones.
-        ranked.min_by_key(|(rank, index)| (u8::MAX.abs_diff(*rank), *index)).map(|(_, index)| index)
+        let service = service.map(|service| service.name.clone());
+        let route = Some(route.name.clone());
+        let scopes = [(&service, &route), (&None, &route), (&service, &None), (&None, &None)];
+        scopes.into_iter().find_map(|(service, route)| {
+            let (service, route) = (service.clone(), route.clone());
+            let scope = PluginScope { service, route, consumer: None };
+            self.by_scope.get(&(name, scope)).copied()
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use super::text::{PlacedRemark, Remarks, block, word};
 use super::yaml::{YamlError, YamlNode, YamlValue};
 
 use crate::convert::MARK;
+use crate::convert::written::UniqueNames;
 use crate::policy::namespace::{DEFAULT_NAMESPACE, is_valid_name};
 
 /// A plugin with the names that it has here.
@@ -30,7 +31,7 @@ pub(super) struct KongOutput {
     namespaces: Vec<(String, Vec<String>)>,
     maps: KongMaps,
     remarks: Remarks,
-    names: HashSet<String>,
+    names: UniqueNames,
 }
 
 impl KongOutput {
@@ -42,14 +43,14 @@ impl KongOutput {
             return Ok(None);
         }
         let mut output =
-            KongOutput { remarks: Remarks(entities.remarks.clone()), ..KongOutput::default() };
+            KongOutput { remarks: Remarks::of(&entities.remarks), ..KongOutput::default() };
         // The names of namespaces are those of Kong; no other name takes them.
         let namespaces =
             entities.plugins.iter().filter_map(|plugin| plugin.config?.get("namespace"));
-        output
-            .names
-            .extend(namespaces.filter_map(|node| node.text("namespace").ok().map(str::to_owned)));
-        output.names.insert(DEFAULT_NAMESPACE.to_owned());
+        for name in namespaces.filter_map(|node| node.text("namespace").ok()) {
+            output.names.take(name);
+        }
+        output.names.take(DEFAULT_NAMESPACE);
         let limiters = entities.plugins.iter().map(|plugin| output.name(plugin));
         let limiters = limiters.collect::<Result<Vec<_>, _>>()?;
         let servers = output.servers(entities, &limiters);
@@ -57,7 +58,7 @@ impl KongOutput {
             "{MARK}include this file in http, below load_module modules/ngx_http_rate_limiting_module.so;\n\
              {MARK}the servers are a sketch of Kong's routing: compare listen, TLS, hosts and paths\n"
         );
-        for (line, remark, is_work) in &output.remarks.0 {
+        for (line, remark, is_work) in output.remarks.list() {
             let kind = if *is_work { "work by hand: " } else { "" };
             let remark = remark.replace(char::is_control, "?");
             text.push_str(&format!("{MARK}line {line}: {kind}{remark}\n"));
@@ -72,7 +73,7 @@ impl KongOutput {
         }
         text.push_str(&output.maps.write());
         text.push_str(&servers);
-        Ok(Some((text, output.remarks.0)))
+        Ok(Some((text, output.remarks.into_list())))
     }
 
     /// Gives a plugin its names; returns `None` if it is not converted.
@@ -113,12 +114,12 @@ impl KongOutput {
             (Some(name), _) if is_valid_name(name.as_bytes()) && name != DEFAULT_NAMESPACE => {
                 Some(name.clone())
             }
-            (name, _) => Some(self.free_name(name.as_deref().unwrap_or(base))),
+            (name, _) => Some(self.names.valid(name.as_deref().unwrap_or(base).as_bytes())),
         };
         // Plugins with one namespace share its counters.
         let counter = match namespace {
             Some(_) => String::new(),
-            None => self.free_name(base),
+            None => self.names.valid(base.as_bytes()),
         };
         if let Some(name) = &namespace {
             self.namespace(name, &limiter, plugin.line);
@@ -129,16 +130,9 @@ impl KongOutput {
                 self.remarks.add(plugin.line, text, true);
                 None
             }
-            false => Some(format!("@{}-rejected", self.free_name(base))),
+            false => Some(format!("@{}-rejected", self.names.valid(base.as_bytes()))),
         });
         Ok(Some(NamedLimiter { limiter, namespace, counter, error_page }))
-    }
-
-    /// Returns a valid name that was not returned before.
-    fn free_name(&mut self, base: &str) -> String {
-        let name = crate::convert::written::valid_name(base.as_bytes(), &self.names);
-        self.names.insert(name.clone());
-        name
     }
 
     /// Adds a namespace, unless it is there.
@@ -197,14 +191,13 @@ impl KongOutput {
             [] => core::slice::from_ref(&every),
             routes => routes,
         };
-        for (plugin, limiter) in entities.plugins.iter().zip(limiters) {
-            let applies = |route| {
-                let index = entities.applying(plugin.name, route);
-                index
-                    .and_then(|index| entities.plugins.get(index))
-                    .is_some_and(|found| core::ptr::eq(found, plugin))
-            };
-            if limiter.is_some() && !routes.iter().any(applies) {
+        let applied = routes
+            .iter()
+            .flat_map(|route| PLUGINS.iter().filter_map(|name| entities.applying(name, route)));
+        let applied: HashSet<usize> = applied.collect();
+        for (index, plugin) in entities.plugins.iter().enumerate() {
+            let is_converted = limiters.get(index).is_some_and(Option::is_some);
+            if is_converted && !applied.contains(&index) {
                 let text = format!(
                     "plugin {} applies to no route: its rules are not written",
                     plugin.name

@@ -1,5 +1,7 @@
 //! Text for nginx.conf, as all files beside this one write it: nothing here knows Kong.
 
+use std::collections::HashSet;
+
 use crate::convert::written::nginx_word;
 
 /// A remark: the line, the text, and whether it asks for work by hand.
@@ -7,15 +9,37 @@ pub(super) type PlacedRemark = (usize, String, bool);
 
 /// The remarks of a conversion, none twice.
 #[derive(Default)]
-pub(super) struct Remarks(pub(super) Vec<PlacedRemark>);
+pub(super) struct Remarks {
+    list: Vec<PlacedRemark>,
+    known: HashSet<PlacedRemark>,
+}
 
 impl Remarks {
+    /// Begins with these.
+    pub(super) fn of(remarks: &[PlacedRemark]) -> Remarks {
+        let mut all = Remarks::default();
+        for (line, text, is_work) in remarks {
+            all.add(*line, text.clone(), *is_work);
+        }
+        all
+    }
+
     /// Adds a remark unless it is there.
     pub(super) fn add(&mut self, line: usize, text: String, is_work: bool) {
         let remark = (line, text, is_work);
-        if !self.0.contains(&remark) {
-            self.0.push(remark);
+        if self.known.insert(remark.clone()) {
+            self.list.push(remark);
         }
+    }
+
+    /// Returns the remarks, in their order.
+    pub(super) fn list(&self) -> &[PlacedRemark] {
+        &self.list
+    }
+
+    /// Returns the remarks, in their order.
+    pub(super) fn into_list(self) -> Vec<PlacedRemark> {
+        self.list
     }
 }
 

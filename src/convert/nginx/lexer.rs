@@ -7,6 +7,9 @@ use super::lua;
 /// The deepest nesting of blocks that is read.
 const MAX_DEPTH: usize = 100;
 
+/// The largest number of directives in a file. Lists of networks have as many.
+const MAX_DIRECTIVES: usize = 1_000_000;
+
 /// A word of a directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NginxWord {
@@ -65,7 +68,7 @@ pub(super) struct LexError {
 ///
 /// # Errors
 ///
-/// If nginx refuses the text, or blocks are nested deeper than [`MAX_DEPTH`].
+/// If nginx refuses the text, blocks are nested deeper than [`MAX_DEPTH`], or there are more than [`MAX_DIRECTIVES`].
 pub(super) fn read_directives(text: &[u8]) -> Result<Vec<NginxDirective>, LexError> {
     let mut lexer = Lexer { text, at: 0, line: 1 };
     let mut directives: Vec<NginxDirective> = Vec::new();
@@ -77,6 +80,9 @@ pub(super) fn read_directives(text: &[u8]) -> Result<Vec<NginxDirective>, LexErr
             }
             continue;
         };
+        if directives.len() >= MAX_DIRECTIVES {
+            return Err(lexer.error(format!("more than {MAX_DIRECTIVES} directives")));
+        }
         directive.parent = open.last().copied();
         if directive.is_block {
             if open.len() >= MAX_DEPTH {
@@ -398,5 +404,8 @@ mod tests {
         let deep = "a {".repeat(1_000_000);
         let error = read_directives(deep.as_bytes()).unwrap_err();
         assert_eq!(error.message, "blocks are nested deeper than 100");
+        let long = "a;".repeat(1_000_001);
+        let error = read_directives(long.as_bytes()).unwrap_err();
+        assert_eq!(error.message, "more than 1000000 directives");
     }
 }

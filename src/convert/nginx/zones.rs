@@ -6,7 +6,7 @@ use super::files::{NginxFile, NginxFiles};
 use super::lexer::NginxDirective;
 use super::limits::{LimitReq, LimitReqZone, written_size};
 use crate::convert::ConvertError;
-use crate::convert::written::valid_name;
+use crate::convert::written::UniqueNames;
 
 /// A zone with the counter of its rules.
 #[derive(Debug)]
@@ -34,12 +34,11 @@ impl ConvertedZones {
     /// Reads each `limit_req_zone`, and finds those that a `limit_req` names.
     pub(super) fn find(all: &NginxFiles) -> Result<ConvertedZones, ConvertError> {
         let mut zones = HashMap::new();
-        let mut counters = HashSet::new();
+        let mut counters = UniqueNames::default();
         for (file, directive) in named(all, b"limit_req_zone") {
             let zone = LimitReqZone::parse(directive.parameters());
             let zone = zone.map_err(|message| error(file, directive, &message))?;
-            let counter = valid_name(&zone.name, &counters);
-            counters.insert(counter.clone());
+            let counter = counters.valid(&zone.name);
             let name = zone.name.clone();
             let converted = ConvertedZone { zone, counter, is_used: false };
             if zones.insert(name, converted).is_some() {
