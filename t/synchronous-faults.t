@@ -248,9 +248,9 @@ subtest 'a worker that is stopped while it asks for all is replaced, and goes on
             $a->wait_for('the store', sub { $a->status(hit => 'other') eq 'PASSED' });
             redo;
         }
-        cmp_ok($count, '>', 0, 'requests were denied meanwhile');
-        # The limit has a tolerance, because the machine may be busy.
-        cmp_ok($last - $stopped_at, '<', $timeout + 1 + $slack, 'for the timeout and a second');
+        # On a busy machine, the last beats may have been late, so that none is denied. The limit has a tolerance for it.
+        my $denied_for = ($last // $stopped_at) - $stopped_at;
+        cmp_ok($denied_for, '<', $timeout + 1 + $slack, "$count were denied, for the timeout and a second at most");
         is($a->logged($replaces), $replaced + 1, 'the log says who asks now');
         kill CONT => $asker;
         is($a->status(hit => 'other'), 'PASSED', 'the store decides') for 1 .. 20;
