@@ -2,6 +2,7 @@
 
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::{Hits, ParseHitsError};
+use crate::policy::options::shown;
 use crate::policy::window::WindowSize;
 
 /// The maximum number of limits in a list.
@@ -33,15 +34,14 @@ impl WindowHits {
         let mut parsed: Vec<(WindowSize, Hits)> = Vec::new();
         let words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         for word in words {
-            let shown = || crate::policy::options::shown(word);
             let (size, hits) = parse_limit(word).ok_or_else(|| {
-                format!("\"{}\" is no limit: expected hits/window, such as 10/1s", shown())
+                format!("\"{}\" is no limit: expected hits/window, such as 10/1s", shown(word))
             })?;
             if hits > most {
                 let name = algorithm.name();
                 return Err(format!(
                     "\"{}\" is too large: expected at most {most} hits with window={name}",
-                    shown()
+                    shown(word)
                 ));
             }
             if parsed.iter().any(|(known, _)| *known == size) {

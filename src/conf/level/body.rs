@@ -65,20 +65,23 @@ impl<T> RejectionBody<T> {
 
 /// Whether a text is `type/subtype`, with or without parameters. Control characters would end the header.
 fn is_media_type(text: &str) -> bool {
-    let (essence, _) = text.split_once(';').unwrap_or((text, ""));
     let is_token = |part: &str| {
         let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"!#&-^_.+".contains(&byte);
         !part.is_empty() && part.bytes().all(is_legal)
     };
-    let names = essence.trim_end().split_once('/');
+    let names = essence(text).split_once('/');
     names.is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
         && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 fn is_json(media_type: &str) -> bool {
-    let (essence, _) = media_type.split_once(';').unwrap_or((media_type, ""));
-    let essence = essence.trim_end().to_ascii_lowercase();
+    let essence = essence(media_type).to_ascii_lowercase();
     essence.ends_with("/json") || essence.ends_with("+json")
+}
+
+/// Returns a media type without its parameters.
+fn essence(media_type: &str) -> &str {
+    media_type.split_once(';').map_or(media_type, |(essence, _)| essence).trim_end()
 }
 
 #[cfg(test)]

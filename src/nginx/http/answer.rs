@@ -201,7 +201,7 @@ fn answer_grpc(request: &Request<'_>, status: &'static str, message: &'static st
     let headers = put(request, "grpc-status", status.as_bytes())
         .and_then(|()| put(request, "grpc-message", message.as_bytes()));
     if headers.is_none() {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+        return SERVER_ERROR;
     }
     let content_type = request.content_type();
     respond::without_body(request, NGX_HTTP_OK as ngx_int_t, Some(content_type))
