@@ -23,7 +23,7 @@ use crate::table::slots::columns::{WindowColumns, load};
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::table::words::fail::fail_point;
 use crate::table::words::meta::NamespaceIndex;
-use crate::table::words::slot::{Occupant, Slot};
+use crate::table::words::slot::{Occupant, Slot, group_of};
 use crate::table::zone::counter::{Counter, Key, Part};
 use crate::table::zone::counter_table::{CounterRef, CounterTable};
 use crate::table::zone::near_cell::{EarlyShare, LimitWord, NearCell, NearLimit, NearWord};
@@ -45,7 +45,7 @@ enum Placed {
 /// Groups slot numbers. Returns each group, in order, with the bits of its slots.
 pub(super) fn by_group(indices: impl IntoIterator<Item = usize>) -> Vec<(usize, u64)> {
     let places = indices.into_iter();
-    let mut places: Vec<_> = places.map(|it| (it / 64, 1 << (it % 64))).collect();
+    let mut places: Vec<_> = places.map(group_of).collect();
     places.sort_unstable();
     places.dedup_by(|(group, bits), (before, all)| {
         let is_same = group == before;

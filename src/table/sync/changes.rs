@@ -5,6 +5,7 @@ use core::ops::Range;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::table::slots::columns::WindowColumns;
+use crate::table::slots::dirty::{bits_of, clear, slot_of};
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::table::words::fail::fail_point;
 use crate::table::words::meta::NamespaceIndex;
@@ -41,7 +42,7 @@ pub struct WindowChange {
 }
 
 impl<'m> CounterTable<'m> {
-    /// Takes the changed counters of one group (at most 64 counters) that are in `part`. Passes
+    /// Takes the changed counters of one group (at most 48 counters) that are in `part`. Passes
     /// each to `visit`. A counter is not found again until it changes again, or `record_again` is
     /// called.
     ///
@@ -74,11 +75,10 @@ impl<'m> CounterTable<'m> {
         let Some(word) = self.parts.dirty.get(group) else {
             return Ok(());
         };
-        let mut changed = word.load(Acquire) & bits;
+        let mut changed = bits_of(word) & bits;
         while changed != 0 {
-            let bit = changed.trailing_zeros();
-            changed &= changed.wrapping_sub(1);
-            let index = group.saturating_mul(64).saturating_add(bit as usize);
+            let (index, bit) = (slot_of(group, changed), changed & changed.wrapping_neg());
+            changed &= !bit;
             let slot = self.slot_at(index);
             // A slot that changes hands at this moment is marked again with its next hit.
             let is_others = slot.is_some_and(|slot| {
@@ -90,14 +90,8 @@ impl<'m> CounterTable<'m> {
             if is_others {
                 continue;
             }
-            confirm(is_held)?;
-            fail_point!("change.taking");
-            word.fetch_and(!(1 << bit), AcqRel);
-            fail_point!("change.taken");
-            if let Err(lost) = confirm(is_held) {
-                // Another worker may have cleared the bit before.
-                self.set_dirty_bit(index);
-                return Err(lost);
+            if !clear(word, bit, is_held)? {
+                continue;
             }
             if let Some(change) = self.change(index, now) {
                 if part.has(change.namespace, &change.key) {
@@ -123,11 +117,7 @@ impl<'m> CounterTable<'m> {
         now: UnixMillis,
         is_held: IsHeld<'_>,
     ) -> Result<(), LeaseLost> {
-        self.for_each_synced(slots, part.into(), |occupant| {
-            self.hand_over(occupant, is_held)?;
-            self.record_unsent(occupant, now);
-            Ok(())
-        })
+        self.take_over(slots, part.into(), now, |occupant| self.hand_over(occupant, is_held))
     }
 
     /// Discards the record of the hits that the store has of `part` in these slots, because the
@@ -143,11 +133,7 @@ impl<'m> CounterTable<'m> {
         now: UnixMillis,
         is_held: IsHeld<'_>,
     ) -> Result<(), LeaseLost> {
-        self.for_each_synced(slots, part.into(), |occupant| {
-            self.forget(occupant, is_held)?;
-            self.record_unsent(occupant, now);
-            Ok(())
-        })
+        self.take_over(slots, part.into(), now, |occupant| self.forget(occupant, is_held))
     }
 
     /// Marks the counter in `occupant` as changed, if it has hits that the store has not.
@@ -157,16 +143,25 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    fn for_each_synced(
+    /// Applies `visit` to each counter of `part` in these slots, and marks all counters there that
+    /// have changes: the former lease holder may have cleared the bit of a counter of another part,
+    /// which was just put into the slot.
+    fn take_over(
         &self,
         slots: Range<usize>,
         part: Part<'_>,
+        now: UnixMillis,
         mut visit: impl FnMut(Occupant<'m>) -> Result<(), LeaseLost>,
     ) -> Result<(), LeaseLost> {
+        // First, so that no bit that is set from here on is cleared by that holder.
+        self.restamp_dirty(slots.clone());
         for slot in slots.map_while(|index| self.slot_at(index)) {
             let occupant = Occupant::of(slot);
-            if occupant.meta.is_synced() && self.is_in(part, occupant, false) {
-                visit(occupant)?;
+            if occupant.meta.is_synced() {
+                if self.is_in(part, occupant, false) {
+                    visit(occupant)?;
+                }
+                self.record_unsent(occupant, now);
             }
         }
         Ok(())

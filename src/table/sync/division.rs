@@ -1,6 +1,6 @@
 //! Divides a namespace's changes among its shards.
 
-use crate::table::words::atomic::Ordering::Acquire;
+use crate::table::slots::dirty::{bits_of, slot_of};
 use crate::table::words::meta::NamespaceIndex;
 use crate::table::words::slot::Occupant;
 use crate::table::zone::counter::Part;
@@ -19,11 +19,10 @@ impl<'m> CounterTable<'m> {
     ) -> Vec<Vec<(usize, u64)>> {
         let mut divided = vec![Vec::<(usize, u64)>::new(); shards.into()];
         for (group, word) in self.parts.dirty.iter().enumerate() {
-            let mut changed = word.load(Acquire);
+            let mut changed = bits_of(word);
             while changed != 0 {
                 let bit = changed & changed.wrapping_neg();
-                let index = group.saturating_mul(64);
-                let index = index.saturating_add(changed.trailing_zeros() as usize);
+                let index = slot_of(group, changed);
                 changed &= !bit;
                 let Some(slot) = self.slot_at(index) else {
                     continue;

@@ -1,7 +1,7 @@
 //! The number of counters with unsent hits, from a bounded number of dirty bits.
 
 use crate::policy::window::UnixMillis;
-use crate::table::words::atomic::Ordering::Acquire;
+use crate::table::slots::dirty::{bits_of, slot_of};
 use crate::table::words::meta::NamespaceIndex;
 use crate::table::words::slot::Occupant;
 use crate::table::zone::counter_table::CounterTable;
@@ -18,7 +18,7 @@ pub struct Pending {
 /// An amount of work for counting pending counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookedAt {
-    /// Words with one bit for each of 64 counters.
+    /// Words with one bit for each of 48 counters.
     pub groups: usize,
     /// Counters.
     pub counters: usize,
@@ -56,11 +56,10 @@ impl<'m> CounterTable<'m> {
         let mut changed: u64 = 0;
         for (group, word) in groups.take(at_most.groups) {
             looked_at.groups = looked_at.groups.saturating_add(1);
-            let mut bits = word.load(Acquire);
+            let mut bits = bits_of(word);
             changed = changed.saturating_add(bits.count_ones().into());
             while bits != 0 && looked_at.counters < at_most.counters {
-                let index = group.saturating_mul(64);
-                let index = index.saturating_add(bits.trailing_zeros() as usize);
+                let index = slot_of(group, bits);
                 bits &= bits.wrapping_sub(1);
                 looked_at.counters = looked_at.counters.saturating_add(1);
                 let Some(slot) = self.slot_at(index) else {

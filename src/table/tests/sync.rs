@@ -115,6 +115,70 @@ fn hits_that_the_store_has_are_no_change() {
     assert_eq!((back.local, back.pushed), (hits(5), hits(6)));
 }
 
+/// A worker is stopped just before it clears the bit of a changed counter, and killed just after
+/// that. Meanwhile another one takes over.
+#[test]
+fn a_process_that_is_stopped_clears_no_bit_that_was_set_later() {
+    let later = 1000 + LIFETIME;
+    // The next holder takes the lease after the first one, or after the slot was released.
+    for is_released in [false, true] {
+        let fixture = Fixture::new(1 << 20);
+        let (table, namespace) = (&fixture.shared.table, fixture.counter.namespace());
+        let take = |lease: &Lease<'_>| {
+            let (part, now) = (namespace.into(), fixture.clock.now());
+            let mut taken = Vec::new();
+            for group in 0..table.change_groups() {
+                let is_held = || lease.is_held();
+                table.take_changes_at((group, u64::MAX), part, now, &is_held, |change| {
+                    taken.push(change.windows[0].local);
+                })?;
+            }
+            Ok(taken)
+        };
+        let state = table.sync_states(namespace, 1).unwrap().remove(0);
+        fixture.add(b"a", 5);
+        let process = Process::start(|| {
+            let lease = state.take_lease(MonotonicMillis(1000), LIFETIME).unwrap();
+            fail::observe(Some(|point| {
+                if point == "change.taken" {
+                    std::process::abort();
+                }
+            }));
+            fail::pause_at("change.taking", 1);
+            assert_eq!(take(&lease), Err(LeaseLost));
+        });
+        assert!(process.wait_for_stop());
+        if is_released {
+            table.release_shards(namespace, 0);
+        }
+        let state = table.sync_states(namespace, 1).unwrap().remove(0);
+        let lease = state.take_lease(MonotonicMillis(later), LIFETIME).unwrap();
+        assert_eq!(lease.repair(), Repair::FindChanges);
+        let (slots, now) = (0..table.slot_count(), fixture.clock.now());
+        table.find_changes(slots, namespace, now, &|| lease.is_held()).unwrap();
+        assert_eq!(take(&lease), Ok(vec![hits(5)]));
+        fixture.add(b"a", 1);
+
+        process.signal(libc::SIGCONT);
+        // It notices that it has lost the lease, before it clears a bit.
+        assert_eq!(process.wait(), None);
+        assert_eq!(take(&lease), Ok(vec![hits(6)]));
+    }
+}
+
+/// A worker that takes a lease over also finds changed counters of other leases, whose bits the
+/// former holder may have cleared when they were put in the place of its own counters.
+#[test]
+fn a_worker_that_takes_over_finds_the_changes_of_others_too() {
+    let fixture = Fixture::new(1 << 20);
+    let table = &fixture.shared.table;
+    fixture.add(b"a", 5);
+    assert_eq!(fixture.take().len(), 1);
+    let (slots, other) = (0..table.slot_count(), table.namespace(b"other").unwrap());
+    table.find_changes(slots, other, fixture.clock.now(), HELD).unwrap();
+    assert_eq!(fixture.take().len(), 1);
+}
+
 /// The first part of a key's name is lost to another counter. A process that was about to remove
 /// the link to it is stopped, while others give the key a name in the same slot, and push its hits.
 #[test]

@@ -18,6 +18,15 @@ pub(crate) const WAYS: usize = 8;
 #[cfg(loom)]
 pub(crate) const WAYS: usize = 2;
 
+/// Number of slots that share a word of dirty bits.
+pub(crate) const GROUP: usize = 48;
+
+/// Returns the group of slot `index`, and its bit there.
+#[inline(always)]
+pub(crate) const fn group_of(index: usize) -> (usize, u64) {
+    (index / GROUP, 1 << (index % GROUP))
+}
+
 /// One key's counter: two windows, by the parity of their numbers.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]

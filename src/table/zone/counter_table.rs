@@ -20,7 +20,7 @@ use crate::policy::window::WindowSize;
 use crate::table::words::atomic::Ordering::Relaxed;
 use crate::table::words::identity::Hasher;
 use crate::table::words::meta::{Meta, NamespaceIndex};
-use crate::table::words::slot::{Bucket, Occupant, Slot, WAYS};
+use crate::table::words::slot::{Bucket, Occupant, Slot, WAYS, group_of};
 use crate::table::words::word::Generation;
 
 /// A table of counters in shared memory, as one process sees it.
@@ -338,7 +338,8 @@ impl CounterRef {
     /// Returns the bits of the counter's group from this counter on, for
     /// [`CounterTable::take_changes_at`].
     pub fn bits_from(self) -> u64 {
-        u64::MAX << (self.index % 64)
+        let (_, bit) = group_of(self.index as usize);
+        bit.wrapping_neg()
     }
 }
 

@@ -11,7 +11,7 @@
 //! near       cells of counters near their limits
 //! sketches   the most rejected keys, by namespace, while sketches last
 //! tags       one word per bucket: a tag of 7 bits for each slot, a version of 8
-//! dirty      a bit per slot: whether a synced counter has changed since its last flush
+//! dirty      a word per 48 slots: whether a synced counter has changed since its last flush
 //! buckets    slots of 64 bytes, WAYS to a bucket
 //! ```
 //!
@@ -28,7 +28,7 @@ use super::sync_slot::{MAX_RECORDS, Record, SyncSlot};
 use crate::policy::namespace::MAX_NAME_LEN;
 use crate::table::words::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::table::words::meta::NamespaceIndex;
-use crate::table::words::slot::{Bucket, Slot, WAYS};
+use crate::table::words::slot::{Bucket, GROUP, Slot, WAYS};
 
 /// A namespace: see `directory`.
 #[repr(C, align(64))]
@@ -73,9 +73,9 @@ pub(crate) const COUNTED_SIZES: usize = 31;
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct CountedRateWords {
-    /// In thousandths; 0 if the place is free.
+    /// A `HitsWord`.
     pub(crate) hits: AtomicU64,
-    /// A `SizeWord`; 0 without a namespace.
+    /// A `SizeWord`.
     pub(crate) size: AtomicU64,
 }
 
@@ -101,7 +101,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// Version of everything in this file, and of the meaning of the words in slots.
-pub(super) const VERSION: u64 = 19;
+pub(super) const VERSION: u64 = 20;
 
 /// The regions of a table in memory.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ pub(crate) struct Parts<'m> {
     pub(crate) near: &'m [NearCell],
     pub(crate) sketches: Sketches<'m>,
     pub(crate) tags: &'m [AtomicU64],
-    /// One bit for each slot.
+    /// A word for each group of slots: see `dirty`.
     pub(crate) dirty: &'m [AtomicU64],
     pub(crate) buckets: &'m [Bucket],
 }
@@ -249,11 +249,14 @@ impl Geometry {
             // sketches and the buckets, and for rounding up.
             .saturating_add(align_of::<Slot>().saturating_mul(5))
             .saturating_add(size_of::<AtomicU64>());
-        let bucket =
-            size_of::<AtomicU64>().saturating_add(size_of::<Bucket>()).saturating_add(WAYS / 8);
+        let bucket = size_of::<AtomicU64>().saturating_add(size_of::<Bucket>());
+        // Several buckets share a word of dirty bits.
+        let sharing = GROUP / WAYS;
+        let group = bucket.saturating_mul(sharing).saturating_add(size_of::<AtomicU64>());
         let buckets = len
             .saturating_sub(fixed)
-            .checked_div(bucket)
+            .saturating_mul(sharing)
+            .checked_div(group)
             .unwrap_or_default()
             // A slot's index plus one must fit into 32 bits.
             .min((u32::MAX as usize / WAYS).saturating_sub(1));
@@ -304,9 +307,9 @@ fn sketches_of(len: usize, namespaces: usize) -> (usize, usize) {
     }
 }
 
-/// Returns the number of words with a bit for each slot of `buckets` buckets.
+/// Returns the number of words with the dirty bits of `buckets` buckets.
 pub(super) const fn dirty_words(buckets: usize) -> usize {
-    buckets.saturating_mul(WAYS).div_ceil(64)
+    buckets.saturating_mul(WAYS).div_ceil(GROUP)
 }
 
 /// Splits a region into parts, from its start.

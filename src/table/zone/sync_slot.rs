@@ -80,7 +80,8 @@ impl SyncSlot {
             (position, 0),
             (&self.batch, no_batch),
             (&self.epoch, 0),
-            (&self.repair, 0),
+            // That holder may be about to clear bits of changed counters, which the next one sets.
+            (&self.repair, FIND_CHANGES),
             (&self.synced, 0),
         ] {
             word.store(value, Release);
