@@ -1,11 +1,15 @@
 //! The windows and rates that callers use without a rule, or that a request chooses. A counter is
 //! found only by its whole identity, so resetting a key resets it in all windows and rates recorded
 //! here.
+//!
+//! A place that is freed gets the next version. So a process that was stopped before it changes the
+//! place, and continues when others have freed it and use it again, changes nothing.
 
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::table::words::atomic::AtomicU64;
-use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use crate::table::words::fail::fail_point;
 use crate::table::words::meta::NamespaceIndex;
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::layout::CountedRateWords;
@@ -19,24 +23,84 @@ pub struct CountedRate {
     pub size: WindowSize,
 }
 
-/// The namespace in the upper 16 bits, and a window's size in milliseconds below. 0 marks a free
-/// place.
+/// The namespace in the upper 16 bits, the place's version in the next 13, and a window's size in
+/// milliseconds below; a size of 0 marks a free place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SizeWord(u64);
 
+/// The number of hits of a rate in thousandths, and the version of the place in the lowest 13 bits.
+/// 0 before the place's first use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct HitsWord(u64);
+
 const NAMESPACE: u32 = 48;
+const SIZE_BITS: u32 = 35;
+const SIZE: u64 = (1 << SIZE_BITS) - 1;
+const VERSION_BITS: u32 = NAMESPACE - SIZE_BITS;
+const VERSION: u64 = (1 << VERSION_BITS) - 1;
+
+const _: () = assert!(WindowSize::MAX_MILLIS <= SIZE);
 
 impl SizeWord {
-    fn new(namespace: NamespaceIndex, size: WindowSize) -> SizeWord {
-        SizeWord(u64::from(namespace.0) << NAMESPACE | size.millis())
+    fn load(word: &AtomicU64) -> SizeWord {
+        SizeWord(word.load(Acquire))
+    }
+
+    fn is_free(self) -> bool {
+        self.0 & SIZE == 0
+    }
+
+    fn version(self) -> u64 {
+        self.0 >> SIZE_BITS & VERSION
+    }
+
+    /// Returns the word after a free place was taken.
+    fn taken(self, namespace: NamespaceIndex, size: WindowSize) -> SizeWord {
+        let version = self.version() << SIZE_BITS;
+        SizeWord(u64::from(namespace.0) << NAMESPACE | version | size.millis())
+    }
+
+    /// Returns the word after the place was freed.
+    fn freed(self) -> SizeWord {
+        SizeWord((self.version().wrapping_add(1) & VERSION) << SIZE_BITS)
     }
 
     fn is_of(self, namespace: NamespaceIndex) -> bool {
-        self.0 != 0 && self.0 >> NAMESPACE == u64::from(namespace.0)
+        !self.is_free() && self.0 >> NAMESPACE == u64::from(namespace.0)
     }
 
     fn size(self) -> Option<WindowSize> {
-        WindowSize::from_millis(self.0 & ((1 << NAMESPACE) - 1))
+        WindowSize::from_millis(self.0 & SIZE)
+    }
+
+    /// Takes the place of a word that was read, if it is free. Returns whether the word contains
+    /// the size now.
+    fn note(self, word: &AtomicU64, namespace: NamespaceIndex, size: WindowSize) -> bool {
+        let new = self.taken(namespace, size).0;
+        let known = match self.is_free() {
+            true => word.compare_exchange(self.0, new, AcqRel, Acquire),
+            false => Err(self.0),
+        };
+        known.is_ok() || known == Err(new)
+    }
+}
+
+impl HitsWord {
+    fn new(hits: u64, version: u64) -> HitsWord {
+        HitsWord(hits << VERSION_BITS | version)
+    }
+
+    fn hits(self) -> u64 {
+        self.0 >> VERSION_BITS
+    }
+
+    fn is_of(self, version: u64) -> bool {
+        self.hits() != 0 && self.0 & VERSION == version
+    }
+
+    /// Returns whether the word is of the version before this one, so that it can be replaced.
+    fn is_before(self, version: u64) -> bool {
+        self.0 == 0 || self.is_of(version.wrapping_sub(1) & VERSION)
     }
 }
 
@@ -45,27 +109,25 @@ impl CountedRateWords {
     ///
     /// The hits are written first. If a process ends before it writes the size, other processes
     /// with the same number of hits use the place.
-    fn note(&self, hits: u64, SizeWord(size): SizeWord) -> bool {
-        let known = match self.hits.load(Acquire) {
-            0 => self.hits.compare_exchange(0, hits, AcqRel, Acquire),
-            known => Err(known),
+    fn note(&self, namespace: NamespaceIndex, hits: u64, size: WindowSize) -> bool {
+        let place = SizeWord::load(&self.size);
+        let known = HitsWord(self.hits.load(Acquire));
+        let new = HitsWord::new(hits, place.version()).0;
+        let known = match known.is_before(place.version()) {
+            true => self.hits.compare_exchange(known.0, new, AcqRel, Acquire),
+            false => Err(known.0),
         };
-        if known.is_err() && known != Err(hits) {
-            return false;
-        }
-        let known = match self.size.load(Acquire) {
-            0 => self.size.compare_exchange(0, size, AcqRel, Acquire),
-            known => Err(known),
-        };
-        known.is_ok() || known == Err(size)
+        fail_point!("rate.half_noted");
+        (known.is_ok() || known == Err(new)) && place.note(&self.size, namespace, size)
     }
 
     fn rate_of(&self, namespace: NamespaceIndex) -> Option<CountedRate> {
-        let size = SizeWord(self.size.load(Acquire));
-        let hits = i64::try_from(self.hits.load(Acquire)).ok();
-        let hits = hits.filter(|hits| *hits > 0)?;
+        let size = SizeWord::load(&self.size);
+        // Changes only after the size was freed.
+        let hits = HitsWord(self.hits.load(Acquire));
+        let hits = Some(hits).filter(|it| it.is_of(size.version()))?.hits();
         Some(CountedRate {
-            hits: Hits::from_thousandths(hits),
+            hits: Hits::from_thousandths(i64::try_from(hits).ok()?),
             size: size.size().filter(|_| size.is_of(namespace))?,
         })
     }
@@ -74,33 +136,25 @@ impl CountedRateWords {
 impl CounterTable<'_> {
     /// Records that callers use windows of this size in a namespace.
     pub fn record_counted_size(&self, namespace: NamespaceIndex, size: WindowSize) {
-        let SizeWord(word) = SizeWord::new(namespace, size);
-        for place in self.parts.counted_sizes {
-            let found = match place.load(Acquire) {
-                0 => place.compare_exchange(0, word, AcqRel, Acquire),
-                known => Err(known),
-            };
-            if found.is_ok() || found == Err(word) {
-                return;
-            }
-        }
+        let mut places = self.parts.counted_sizes.iter();
+        // Without a free place, the size is not recorded.
+        let _ = places.any(|place| SizeWord::load(place).note(place, namespace, size));
     }
 
     /// Records that callers use this rate in a namespace.
     pub fn record_counted_rate(&self, namespace: NamespaceIndex, rate: CountedRate) {
         let hits = rate.hits.thousandths().unsigned_abs();
-        let size = SizeWord::new(namespace, rate.size);
         if hits > 0 {
             let mut places = self.parts.counted_rates.iter();
-            // Without a free place, the rate is not recorded.
-            let _ = places.any(|place| place.note(hits, size));
+            // As for a size.
+            let _ = places.any(|place| place.note(namespace, hits, rate.size));
         }
     }
 
     /// Returns the recorded window sizes of a namespace.
     pub fn counted_sizes(&self, namespace: NamespaceIndex) -> Vec<WindowSize> {
         let places = self.parts.counted_sizes.iter();
-        let words = places.map(|place| SizeWord(place.load(Acquire)));
+        let words = places.map(SizeWord::load);
         let of_namespace = words.filter(|word| word.is_of(namespace));
         of_namespace.filter_map(SizeWord::size).collect()
     }
@@ -113,20 +167,15 @@ impl CounterTable<'_> {
 
     /// Removes the records of a namespace.
     pub(crate) fn forget_counted_sizes(&self, namespace: NamespaceIndex) {
-        // Returns whether the place was the namespace's. If the exchange fails, another process has
-        // removed it.
-        let forget = |place: &AtomicU64| {
-            let word = place.load(Acquire);
-            let is_of = SizeWord(word).is_of(namespace);
-            is_of && place.compare_exchange(word, 0, AcqRel, Relaxed).is_ok()
-        };
-        for place in self.parts.counted_sizes {
-            forget(place);
-        }
-        for CountedRateWords { hits, size } in self.parts.counted_rates {
-            if forget(size) {
-                // A rate that is recorded at this moment is lost until it is recorded again.
-                hits.store(0, Release);
+        let sizes = self.parts.counted_sizes.iter();
+        let rates = self.parts.counted_rates.iter().map(|rate| &rate.size);
+        for place in sizes.chain(rates) {
+            let word = SizeWord::load(place);
+            if word.is_of(namespace) {
+                fail_point!("size.forgetting");
+                // If the exchange fails, another process has freed the place.
+                let _ = place.compare_exchange(word.0, word.freed().0, AcqRel, Relaxed);
+                fail_point!("size.forgotten");
             }
         }
     }
@@ -137,7 +186,7 @@ mod tests {
     use super::*;
     use crate::policy::hits::hits;
     use crate::table::zone::layout::COUNTED_SIZES;
-    use crate::testing::table::SharedTable;
+    use crate::testing::table::{Pass, SharedTable, pause_everywhere};
 
     #[test]
     fn sizes_are_recorded_once_while_there_is_room() {
@@ -180,5 +229,49 @@ mod tests {
         table.forget_counted_sizes(b);
         assert_eq!(table.counted_rates(b), []);
         assert_eq!(table.counted_rates(a), rates);
+    }
+
+    /// A process is stopped anywhere in a change of records, and continues when others have freed
+    /// its places, and use them again.
+    #[test]
+    fn a_process_that_is_stopped_changes_no_later_record() {
+        let size = |millis| WindowSize::from_millis(millis).unwrap();
+        let (used, rate) = (size(1000), CountedRate { hits: hits(5), size: size(1000) });
+        let record = |table: &CounterTable<'_>, namespace| {
+            table.record_counted_size(namespace, used);
+            table.record_counted_rate(namespace, rate);
+        };
+        let indices = [0, 1].map(NamespaceIndex);
+        let [a, b] = indices;
+        let prepare = || {
+            let shared = SharedTable::new(1 << 20);
+            record(&shared.table, a);
+            shared
+        };
+        // Other processes forget the records of the one namespace, and use the places for another.
+        let meanwhile = |shared: &SharedTable, _: Pass| {
+            shared.table.forget_counted_sizes(a);
+            record(&shared.table, b);
+        };
+        let check = |shared: &SharedTable| {
+            let table = &shared.table;
+            assert_eq!((table.counted_sizes(b), table.counted_rates(b)), (vec![used], vec![rate]));
+            // No place is lost.
+            indices.iter().for_each(|it| table.forget_counted_sizes(*it));
+            assert!(indices.iter().all(|it| table.counted_rates(*it).is_empty()));
+            for whole in 1..100 {
+                table.record_counted_rate(a, CountedRate { hits: hits(whole), ..rate });
+                table.record_counted_size(b, size(whole.unsigned_abs()));
+            }
+            assert_eq!(table.counted_rates(a).len(), 64);
+            assert_eq!(table.counted_sizes(b).len(), COUNTED_SIZES);
+        };
+        let forget = |shared: &SharedTable| shared.table.forget_counted_sizes(a);
+        let points = ["size.forgetting", "size.forgotten"];
+        pause_everywhere(prepare, forget, &points, meanwhile, check);
+
+        let prepare = || SharedTable::new(1 << 20);
+        let note = |shared: &SharedTable| shared.table.record_counted_rate(a, rate);
+        pause_everywhere(prepare, note, &["rate.half_noted"], meanwhile, check);
     }
 }
