@@ -326,9 +326,10 @@ impl<'m> ShardSync<'_, 'm> {
         if repair == Repair::None {
             return Ok(false);
         }
-        if repair == (Repair::SendAnew { is_lost: true }) && self.only_pushes {
-            // Hits below zero belong to reserves.
-            table.forget_reserves(part, &is_held)?;
+        let has_reserves = repair == (Repair::SendAnew { is_lost: true }) && self.only_pushes;
+        if has_reserves {
+            // First, so that no hits of the reserves are given back afterwards.
+            table.void_reserves(part.namespace, &is_held)?;
         }
         let all = table.slot_count();
         for start in (0_usize..all).step_by(LOOKED_AT) {
@@ -341,6 +342,10 @@ impl<'m> ShardSync<'_, 'm> {
             match repair {
                 Repair::None => {}
                 Repair::FindChanges => table.find_changes(slots, part, now, &is_held)?,
+                // Hits below zero belong to reserves.
+                Repair::SendAnew { .. } if has_reserves => {
+                    table.forget_charged(slots, part, now, &is_held)?;
+                }
                 Repair::SendAnew { .. } => table.forget_pushed(slots, part, now, &is_held)?,
             }
         }
@@ -355,7 +360,9 @@ impl<'m> ShardSync<'_, 'm> {
         }
         let has_key = |key: &[u8]| self.has_key(key);
         let (table, is_held) = (self.namespace.table(), || lease.is_held());
-        table.void_reserves(self.part(&has_key), &is_held)?;
+        let part = self.part(&has_key);
+        table.void_reserves(part.namespace, &is_held)?;
+        table.withhold_given_back(part, &is_held)?;
         lease.grants_voided()
     }
 

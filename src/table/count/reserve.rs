@@ -225,9 +225,10 @@ impl<'m> CounterTable<'m> {
             return false;
         };
         self.prepare_sync(occupant, counter, key, clock);
-        // The counter may have become a synced one just now.
+        // The counter may have become a synced one just now. Only a counter with a name has a word
+        // for the hits that the store has, by which a sync withholds them: see `pushed`.
         let occupant = Occupant::of(occupant.slot);
-        if !occupant.slot.has_identity(id) {
+        if !occupant.slot.has_identity(id) || self.first_part(occupant).is_none() {
             return false;
         }
         occupant.wake(counter.size, clock.now());
@@ -259,55 +260,40 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Voids all reserves of the namespace, because the store has lost the charged hits. Also
-    /// discards hits of counters in `part` that were given back and not pushed yet.
+    /// Voids all reserves of a namespace, because the store has lost the charged hits.
     ///
     /// # Errors
     ///
     /// [`LeaseLost`]; the next holder repeats all of it.
-    pub fn void_reserves<'p>(
+    pub fn void_reserves(
         &self,
-        part: impl Into<Part<'p>>,
+        namespace: NamespaceIndex,
         is_held: IsHeld<'_>,
     ) -> Result<(), LeaseLost> {
-        let part = part.into();
-        self.void_all(part, is_held)?;
-        for counter in self.occupants() {
-            if counter.meta.is_synced() && self.is_in(part, counter, false) {
-                self.forget_unpushed(counter, is_held)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Discards hits of counters in `part` that were given back, and voids all reserves of the
-    /// namespace, because the store has lost its data. The charged hits are lost too, and giving
-    /// them back would admit them a second time.
-    ///
-    /// # Errors
-    ///
-    /// [`LeaseLost`]; the next holder repeats all of it.
-    pub fn forget_reserves<'p>(
-        &self,
-        part: impl Into<Part<'p>>,
-        is_held: IsHeld<'_>,
-    ) -> Result<(), LeaseLost> {
-        let part = part.into();
-        // First, so that no hits of the reserves are given back afterwards.
-        self.void_all(part, is_held)?;
-        for counter in self.occupants() {
-            if counter.meta.is_synced() && self.is_in(part, counter, false) {
-                forget_given_back(counter, is_held)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn void_all(&self, part: Part<'_>, is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
         for reserve in self.occupants() {
             let meta = reserve.meta;
-            if meta.is_local_counter() && meta.namespace() == part.namespace {
+            if meta.is_local_counter() && meta.namespace() == namespace {
                 void(reserve, is_held)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has no sync push the hits of counters in `part` that were given back and not pushed yet. To
+    /// be called after the reserves were voided, so that no more of their hits are given back.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`]; the next holder repeats all of it.
+    pub fn withhold_given_back<'p>(
+        &self,
+        part: impl Into<Part<'p>>,
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
+        let part = part.into();
+        for counter in self.occupants() {
+            if counter.meta.is_synced() && self.is_in(part, counter, false) {
+                self.withhold(counter, is_held)?;
             }
         }
         Ok(())
@@ -316,33 +302,6 @@ impl<'m> CounterTable<'m> {
     fn occupants(&self) -> impl Iterator<Item = Occupant<'m>> {
         let slots = (0..self.slot_count()).map_while(|index| self.slot_at(index));
         slots.map(Occupant::of)
-    }
-
-    /// Discards the hits of a counter that were counted below the store's count.
-    fn forget_unpushed(
-        &self,
-        occupant: Occupant<'m>,
-        is_held: IsHeld<'_>,
-    ) -> Result<(), LeaseLost> {
-        for number in [0, 1] {
-            let (local, _) = occupant.slot.local_columns(number);
-            loop {
-                let word = load(local);
-                let pushed = self.pushed_word(occupant, number).hits_of(word.stamp());
-                if word.hits() >= pushed || !occupant.is_there() {
-                    break;
-                }
-                let new = WindowCount::new(word.stamp(), pushed);
-                confirm(is_held)?;
-                fail_point!("reserve.forgetting");
-                let swapped = local.compare_exchange(word.bits(), new.bits(), AcqRel, Relaxed);
-                fail_point!("reserve.forgotten");
-                if swapped.is_ok() {
-                    break;
-                }
-            }
-        }
-        Ok(())
     }
 }
 
@@ -397,27 +356,6 @@ fn void(occupant: Occupant<'_>, is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
                 || spent.compare_exchange(word.bits(), new.bits(), AcqRel, Relaxed).is_ok()
             {
                 fail_point!("reserve.voided");
-                break;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Discards hits of a counter that are below zero.
-fn forget_given_back(occupant: Occupant<'_>, is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
-    for local in &occupant.slot.local {
-        loop {
-            let word = load(local);
-            if word.hits() >= Hits::ZERO || !occupant.is_there() {
-                break;
-            }
-            let new = WindowCount::new(word.stamp(), Hits::ZERO);
-            confirm(is_held)?;
-            fail_point!("reserve.forgetting");
-            let swapped = local.compare_exchange(word.bits(), new.bits(), AcqRel, Relaxed);
-            fail_point!("reserve.forgotten");
-            if swapped.is_ok() {
                 break;
             }
         }

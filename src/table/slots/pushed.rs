@@ -144,6 +144,38 @@ impl<'m> CounterTable<'m> {
         Ok(false)
     }
 
+    /// Records hits of a counter that were given back as pushed, so that they are not: the store has
+    /// lost the charges that they belong to.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub(crate) fn withhold(
+        &self,
+        counter: Occupant<'m>,
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
+        for number in [0, 1] {
+            while let Some(words) = self.pushed_words(counter) {
+                let (pushed, old) = words.word(number);
+                let (local, _) = counter.slot.local_columns(number);
+                let (local, known) = (load(local), words.read(old, number));
+                // As in `set_pushed`.
+                confirm(is_held)?;
+                if local.hits() >= known.hits_of(local.stamp()) || !counter.is_there() {
+                    break;
+                }
+                fail_point!("pushed.withholding");
+                let stamp = local.stamp().moved(words.meta.handovers());
+                if swap(pushed, old, WindowCount::new(stamp, local.hits())) {
+                    fail_point!("pushed.withheld");
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Makes all pending writes of a former lease holder to a counter's words fail. Their contents
     /// stay.
     ///

@@ -143,6 +143,25 @@ impl<'m> CounterTable<'m> {
         }
     }
 
+    /// Does the same as [`CounterTable::forget_pushed`] in a namespace with reserves, of which the
+    /// store has lost the charges. Hits that were given back are not marked.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn forget_charged<'p>(
+        &self,
+        slots: Range<usize>,
+        part: impl Into<Part<'p>>,
+        now: UnixMillis,
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
+        self.take_over(slots, part.into(), now, |occupant| {
+            self.forget(occupant, is_held)?;
+            self.withhold(occupant, is_held)
+        })
+    }
+
     /// Applies `visit` to each counter of `part` in these slots, and marks all counters there that
     /// have changes: the former lease holder may have cleared the bit of a counter of another part,
     /// which was just put into the slot.

@@ -172,7 +172,9 @@ fn a_store_that_lost_everything_gets_nothing_back() {
     fixture.give_back(3, WINDOW - 1);
     let counted = Admission::Unconditional;
     table.add(&fixture.counter, fixture.key(), &clock, hits(2), counted);
-    table.forget_reserves(namespace, HELD).unwrap();
+    table.void_reserves(namespace, HELD).unwrap();
+    let slots = 0..table.slot_count();
+    table.forget_charged(slots, namespace, UnixMillis(T), HELD).unwrap();
     assert_eq!(fixture.left(WINDOW), 0);
     assert!(fixture.spend(0, T).is_none());
     assert_eq!(fixture.drain(WINDOW), 0);
@@ -182,7 +184,7 @@ fn a_store_that_lost_everything_gets_nothing_back() {
     assert_eq!(fixture.spend(2, T).unwrap().left, Hits::ZERO);
     // The hits of another namespace stay.
     fixture.grant(2, WINDOW);
-    table.forget_reserves(table.namespace(b"other").unwrap(), HELD).unwrap();
+    table.void_reserves(table.namespace(b"other").unwrap(), HELD).unwrap();
     assert_eq!(fixture.left(WINDOW), 2);
 }
 
@@ -205,6 +207,7 @@ fn a_store_that_lost_its_charges_gets_no_refund_of_unpushed_hits() {
     fixture.give_back(4, WINDOW);
     assert_eq!(fixture.left(WINDOW), 5);
     table.void_reserves(namespace, HELD).unwrap();
+    table.withhold_given_back(namespace, HELD).unwrap();
     assert_eq!((fixture.left(WINDOW), fixture.drain(WINDOW)), (0, 0));
     assert_eq!(fixture.diffs(), []);
     let counted = Admission::Unconditional;
