@@ -1120,3 +1120,91 @@ part
 [200, 200, 200]
 --- response_headers_like eval
 ['RateLimit: ', main::left(9), main::left(99)]
+
+
+
+=== cost and charge: an estimate admits, and the response replaces it
+--- config
+    location /t {
+        ratelimit limit=10/366d cost=5 charge=$upstream_http_x_tokens;
+        proxy_pass http://127.0.0.1:$server_port/upstream?$args;
+    }
+    location /upstream { add_header X-Tokens $arg_n; return 200; }
+    location /look { ratelimit limit=1000/366d cost=0; empty_gif; }
+--- request eval
+[map { ("GET /t?n=$_", "GET /look") } 2, "4.5", 0, 9, 1]
+--- error_code eval
+[200, 200, 200, 200, 429, 200, 429, 200, 429, 200]
+--- response_headers_like eval
+[main::left(5, 998, 3, 993, 3, 993, 3, 993, 3, 993)]
+
+
+
+=== cost and charge: more than the estimate is counted, too
+--- config
+    location /t {
+        ratelimit limit=10/366d cost=1 charge=7;
+        empty_gif;
+    }
+    location /look { ratelimit limit=1000/366d cost=0; empty_gif; }
+--- request eval
+["GET /t", "GET /look", "GET /t", "GET /look", "GET /t"]
+--- error_code eval
+[200, 200, 200, 200, 429]
+--- response_headers_like eval
+[main::left(9, 993, 2, 986, 0)]
+
+
+
+=== cost and charge: of a moving and an elastic window, and of a rate
+--- config
+    location /moving  { ratelimit limit=10/366d window=moving cost=5 charge=$arg_n; empty_gif; }
+    location /elastic { ratelimit limit=10/366d window=elastic cost=5 charge=$arg_n; empty_gif; }
+    location /rate    { ratelimit rate=1/366d burst=9 cost=5 charge=$arg_n; empty_gif; }
+--- request eval
+[map { my $of = $_; map {"GET /$of?n=$_"} 2, 7, 0 } qw(moving elastic rate)]
+--- error_code eval
+[(200, 200, 429) x 3]
+--- response_headers_like eval
+[main::left(5, 3, 1, 5, 3, 1), map {qq(RateLimit: "default-rate";r=$_;t=\\d+)} 5, 3, 1]
+
+
+
+=== cost and charge: without a known charge, the cost stays
+--- config
+    location /t {
+        ratelimit limit=10/366d cost=4 charge=$arg_n;
+        empty_gif;
+    }
+    location /look { ratelimit limit=1000/366d cost=0; empty_gif; }
+--- request eval
+["GET /t", "GET /look", "GET /t?n=x", "GET /look"]
+--- error_code eval
+[(200) x 4]
+--- response_headers_like eval
+[main::left(6, 996, 2, 992)]
+
+
+
+=== cost and charge: a wrong charge is logged
+--- config
+    location /t { ratelimit limit=10/366d cost=4 charge=$arg_n; empty_gif; }
+--- request
+GET /t?n=x
+--- error_log eval
+qr/\[error\] .*ratelimit: the charge is "x", which is no plain decimal: the cost stays/
+
+
+
+=== cost and charge: the rejected are charged nothing, unless rejected hits count
+--- config
+    location /t       { ratelimit limit=5/366d cost=6 charge=2; empty_gif; }
+    location /look    { ratelimit limit=1000/366d cost=0; empty_gif; }
+    location /counted { ratelimit limit=5/366d cost=6 charge=2 key=c; ratelimit_count_rejected on; empty_gif; }
+    location /looked  { ratelimit limit=1000/366d cost=0 key=c; empty_gif; }
+--- request eval
+["GET /t", "GET /look", "GET /counted", "GET /looked"]
+--- error_code eval
+[429, 200, 429, 200]
+--- response_headers_like eval
+[main::left(5, 1000, 0, 998)]

@@ -64,6 +64,22 @@ subtest 'HTTP/1: a socket that is full' => sub {
     }
 };
 
+subtest 'a response of which a client takes only a part is charged by that part' => sub {
+    my $client = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port + 2) or die;
+    syswrite $client, "GET /charged?key=reset HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    sysread $client, my $part, 1000;
+    is($a->rate(ask => 'reset'), 5, 'the estimate, while it is sent');
+    setsockopt $client, SOL_SOCKET, SO_LINGER, pack 'II', 1, 0;
+    close $client;
+    $client = http2_client(window => 2000);
+    my $stream = ask($client, '/charged?key=stream');
+    $a->wait_for('the window to be full', sub { $a->rate(ask => 'stream') == 5 });
+    syswrite $client->{socket}, frame(3, 0, $stream, pack 'N', 8);
+    $a->wait_for('its end', sub { $a->rate(ask => $_) > 5 }) for qw(reset stream);
+    cmp_ok($a->rate(ask => 'reset'), '<', $size, 'HTTP/1');
+    is($a->rate(ask => 'stream'), 2000, 'HTTP/2');
+};
+
 $a->stop;
 
 # With this many namespaces, no machine writes all of them in one iteration of the event loop.
@@ -134,11 +150,17 @@ sub start_node {
     open my $file, '>', "$a->{root}/pages/large" or die "cannot write: $!\n";
     print $file 'x' x $size;
     close $file or die "cannot write: $!\n";
-    $a->start(%given, workers => 1, rules => {hit => 'limit=9/366d'}, server => <<"    END");
+    my %rules = (hit => 'limit=9/366d', ask => 'limit=1000000000/366d counter=charged cost=0');
+    $a->start(%given, workers => 1, rules => \%rules, server => <<"    END");
         listen 127.0.0.1:@{[$port + 3]} $parameter sndbuf=16k;
         $directive
         http2_max_concurrent_streams 128;
         root $a->{root}/pages;
+        location = /charged {
+            alias         $a->{root}/pages/large;
+            ratelimit_key \$arg_key;
+            ratelimit     limit=1000000000/366d counter=charged cost=5 charge=\$body_bytes_sent;
+        }
         location = /call { ratelimit_key k; ratelimit limit=0.5/366d; empty_gif; }
     END
 }

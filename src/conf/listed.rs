@@ -60,7 +60,7 @@ pub(super) fn list<'a, T: 'a>(rules: impl Iterator<Item = RuleOnLevel<'a, T>>) -
             key: key.into(),
             counter: rule.key.counter.clone(),
             cost: match &rule.cost {
-                Cost::AtOnce(cost) => constant(cost),
+                Cost::AtOnce(cost) | Cost::Estimated { cost, .. } => constant(cost),
                 // Such a request is admitted by what is already counted.
                 Cost::Deferred(_) => Some(Hits::ZERO),
             },

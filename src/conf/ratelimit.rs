@@ -62,6 +62,9 @@ impl<T> Rule<T> {
             CostText::One => Cost::AtOnce(Amount::Constant(Hits::ONE)),
             CostText::AtOnce(cost) => Cost::AtOnce(amount(nginx, cost)?),
             CostText::Deferred(charge) => Cost::Deferred(amount(nginx, charge)?),
+            CostText::Estimated { cost, charge } => {
+                Cost::Estimated { cost: amount(nginx, cost)?, charge: amount(nginx, charge)? }
+            }
         };
         warn_of_rule(nginx, &rule);
         let mut compile = |text| WrittenText::compile(nginx, text);
@@ -83,7 +86,7 @@ impl<T> Rule<T> {
             None => None,
         };
         let origin = nginx.origin();
-        http.has_deferred |= matches!(cost, Cost::Deferred(_));
+        http.has_deferred |= cost.is_deferred();
         Ok(Rule {
             number: http.number_rule(&origin),
             place: origin.within(&nginx.directory()).into(),

@@ -193,7 +193,9 @@ pub(crate) fn warn_of_rule(nginx: &mut impl Nginx, rule: &RuleText<'_>) {
 fn admits_nothing(rule: &RuleText<'_>) -> Option<String> {
     let cost = match rule.cost {
         CostText::One => Hits::ONE,
-        CostText::AtOnce(cost) => Hits::parse(cost.value).ok()?,
+        CostText::AtOnce(cost) | CostText::Estimated { cost, .. } => {
+            Hits::parse(cost.value).ok()?
+        }
         CostText::Deferred(_) => return None,
     };
     let is_rate = rule.algorithm == Algorithm::Bucket;

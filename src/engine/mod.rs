@@ -34,14 +34,14 @@ pub use machine::Machine;
 pub use namespace::{Namespace, RateLimitingError};
 pub use request::bound_limit::BoundLimit;
 pub use request::charge::{Charge, Charges, Refund};
-pub use request::evaluation::{Evaluation, charge_deferred};
+pub use request::deferred::{DeferredCharge, DeferredHits, deferred_charges, deferred_hits};
+pub use request::evaluation::Evaluation;
 pub use request::pending::{PendingDecision, fall_back};
 pub use request::rejection_cache::RejectionCache;
 pub use request::reserve_book::{PartQuestion, ReserveBook};
 pub use request::spending::{Spending, SpentReserve, spend};
 pub use request::synchronous::{
-    Answered, Deciders, DeferredCharge, LimitCheck, StoreQuestion, conclude, deferred_charges,
-    questions, unsent_charges,
+    Answered, Deciders, LimitCheck, StoreQuestion, conclude, questions, unsent_charges,
 };
 #[cfg(not(loom))]
 pub use sync::driver::{SyncCommand, SyncDriver, SyncObserver, SyncResult, SyncTimes};

@@ -12,7 +12,9 @@ use nginx_sys::{
 };
 use ngx::http::HttpModuleConfExt;
 
+use super::event_loop::NgxClock;
 use super::log::Log;
+use crate::policy::window::Clock as _;
 
 /// A live request, for the time of a callback.
 ///
@@ -66,6 +68,15 @@ impl<'r> Request<'r> {
     pub(super) fn main(&self) -> &Request<'r> {
         // SAFETY: a request has a main request, which ends last, and whose pool it shares.
         unsafe { &*(*self.as_ptr()).main.cast::<Request<'r>>() }
+    }
+
+    /// Returns the milliseconds since the request began.
+    pub(super) fn age(&self) -> u64 {
+        // SAFETY: the request is live.
+        let (second, millis) = unsafe { ((*self.as_ptr()).start_sec, (*self.as_ptr()).start_msec) };
+        let began =
+            u64::try_from(second).unwrap_or(0).wrapping_mul(1000).wrapping_add(millis as u64);
+        NgxClock.now().0.saturating_sub(began)
     }
 
     /// Returns whether this is a main request.

@@ -130,6 +130,23 @@ sub synchronous_tests {
         stop();
     };
 
+    subtest 'an estimate, and what the response replaces it with' => sub {
+        $store->be_empty;
+        my %conf = decided();
+        $conf{rules}{estimated} = 'api limit=9/366d window=fixed counter=default cost=5 charge=$arg_c';
+        $_->start(%conf) for @nodes;
+        reached($_) for @nodes;
+        is($a->hit(estimated => 'k', 'c=2'), 200, 'the estimate is admitted');
+        eventually(sub { $b->rate(ask => 'k') }, 2, 'less is given back');
+        is($b->hit(estimated => 'k', 'c=6'), 200, 'another one');
+        eventually(sub { $a->rate(ask => 'k') }, 8, 'more is charged');
+        is($_->hit(estimated => 'k', 'c=0'), 429, 'an estimate above the limit') for @nodes;
+        eventually(sub { $store->total(api => 'k') }, 8, 'all of it is in the store');
+        is($a->hit(estimated => 'unknown'), 200, 'a response that does not say');
+        is($b->rate(ask => 'unknown'), 5, 'leaves the estimate');
+        stop();
+    };
+
     subtest 'gRPC calls that wait for the store' => sub {
         $store->be_empty;
         # Freed memory is overwritten.

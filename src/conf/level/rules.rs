@@ -69,6 +69,25 @@ pub enum Cost<T> {
     AtOnce(Amount<T>),
     /// A cost that is charged when the response is known.
     Deferred(Amount<T>),
+    /// An estimate that is charged with the decision, and the cost that replaces it when the response is known.
+    Estimated {
+        /// The estimate.
+        cost: Amount<T>,
+        /// The cost.
+        charge: Amount<T>,
+    },
+}
+
+impl<T> Cost<T> {
+    /// Whether the response is needed.
+    pub fn is_deferred(&self) -> bool {
+        !matches!(self, Cost::AtOnce(_))
+    }
+
+    /// Whether an estimate is charged before the response is known.
+    pub fn is_estimated(&self) -> bool {
+        matches!(self, Cost::Estimated { .. })
+    }
 }
 
 impl<T> Rule<T> {

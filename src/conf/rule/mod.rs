@@ -62,7 +62,7 @@ pub struct LimitsText<'a> {
     pub default: WindowHits,
 }
 
-/// The parameter `cost=` or `charge=`, with its word for messages.
+/// The parameters `cost=` and `charge=`, with their words for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostText<'a> {
     /// Neither parameter: one hit.
@@ -71,6 +71,13 @@ pub enum CostText<'a> {
     AtOnce(Parameter<'a>),
     /// `charge=`: charged when the response is known.
     Deferred(Parameter<'a>),
+    /// Both: the cost is an estimate, and the difference is charged when the response is known.
+    Estimated {
+        /// `cost=`.
+        cost: Parameter<'a>,
+        /// `charge=`.
+        charge: Parameter<'a>,
+    },
 }
 
 impl<'a> RuleText<'a> {
@@ -181,12 +188,7 @@ impl<'a> RuleText<'a> {
             key: key.map(|parameter| parameter.value),
             counter: counter.map_or(Ok(CounterName::Unsaid), parse_counter)?,
             cost: match (cost, charge) {
-                (Some(_), Some(Parameter { word, .. })) => {
-                    return Err(OptionError::new(format!(
-                        "parameter \"{}\" takes the place of \"cost=\": expected one of the two",
-                        shown(word)
-                    )));
-                }
+                (Some(cost), Some(charge)) => CostText::Estimated { cost, charge },
                 (Some(cost), None) => CostText::AtOnce(cost),
                 (None, Some(charge)) => CostText::Deferred(charge),
                 (None, None) => CostText::One,
@@ -436,10 +438,6 @@ mod tests {
                 &["limit=5/1s", "name=a$b"],
                 "invalid parameter \"name=a$b\": expected printable ASCII characters but for \
                  \"\\\"\", \"\\\" and \"$\"",
-            ),
-            (
-                &["limit=5/1s", "cost=1", "charge=2"],
-                "parameter \"charge=2\" takes the place of \"cost=\": expected one of the two",
             ),
         ] {
             assert_eq!(parse(words).unwrap_err(), message);

@@ -284,6 +284,12 @@ fn an_odd_configuration_is_accepted() {
             "server: \"default-1d\";q=5;w=86400, \"default-2d\";q=6;w=172800",
         ),
         (
+            "an estimate and its charge",
+            "ratelimit limit=5/1d cost=2 charge=$request_time;\n\
+             ratelimit limit=6/2d charge=0.5 cost=$arg_c;",
+            "server: \"default-1d\";q=5;w=86400, \"default-2d\";q=6;w=172800",
+        ),
+        (
             "names of any printable characters",
             "ratelimit limit=5/1d \"name=a b; #{}'(,)=/\";",
             "server: \"a b; #{}'(,)=/\";q=5;w=86400",

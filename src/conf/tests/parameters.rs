@@ -223,18 +223,6 @@ fn a_rule_has_parameters() {
              http.conf:1",
         ),
         (
-            "ratelimit: a cost and a charge",
-            "ratelimit limit=5/10s cost=1 charge=$bytes_sent;",
-            "[emerg] ratelimit: parameter \"charge=$bytes_sent\" takes the place of \"cost=\": \
-             expected one of the two in http.conf:1",
-        ),
-        (
-            "ratelimit: a charge and a cost",
-            "ratelimit limit=5/10s charge=$bytes_sent cost=0;",
-            "[emerg] ratelimit: parameter \"charge=$bytes_sent\" takes the place of \"cost=\": \
-             expected one of the two in http.conf:1",
-        ),
-        (
             "ratelimit: a charge that is no number",
             "ratelimit limit=5/10s charge=bytes_sent;",
             "[emerg] ratelimit: invalid parameter \"charge=bytes_sent\": invalid number \

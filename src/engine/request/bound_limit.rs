@@ -33,6 +33,8 @@ pub struct BoundLimit<'m> {
     pub(super) path: ChargePath,
     /// Reserves of its hits; `None` if the store is asked about each hit.
     reserves: Option<Box<LimitReserves<'m>>>,
+    /// Whether costs are estimates, which are settled when the response is known.
+    is_estimated: bool,
 }
 
 /// The reserves of a limit that a store decides.
@@ -107,7 +109,18 @@ impl<'m> BoundLimit<'m> {
             counter,
             path,
             reserves: None,
+            is_estimated: false,
         }
+    }
+
+    /// Returns the limit with costs that are estimates, or not.
+    pub fn estimated(self, is_estimated: bool) -> Self {
+        BoundLimit { is_estimated, ..self }
+    }
+
+    /// Returns whether costs are estimates.
+    pub(super) fn is_estimated(&self) -> bool {
+        self.is_estimated
     }
 
     /// Returns the limit with reserves in `namespace`, if it supports them: limits with windows do.
@@ -215,7 +228,7 @@ impl<'m> BoundLimit<'m> {
     }
 
     /// Records the store's count of a key in the node's table. A log's times are not in the answer,
-    /// so the node has only the times that [`BoundLimit::count_charged`] records.
+    /// so the node has only the times that [`BoundLimit::log_charged`] records.
     pub(crate) fn record_store(&self, key: Key<'_>, reading: &Reading, clock: &impl Clock) {
         match self.limit.algorithm.kind() {
             StoredKind::Windows => {}
@@ -243,11 +256,9 @@ impl<'m> BoundLimit<'m> {
         self.table.count_hits(&self.counter, hits);
     }
 
-    /// Counts hits that the store has charged and that will not be refunded: as this node's, and,
-    /// if [`BoundLimit::record_store`] cannot record them, in the node's own counter under the
-    /// limit `most`.
-    pub(super) fn count_charged(&self, most: Hits, key: Key<'_>, hits: Hits, clock: &impl Clock) {
-        self.count_hits(hits);
+    /// Counts hits that the store has charged in the node's own counter under the limit `most`, if
+    /// [`BoundLimit::record_store`] cannot record them.
+    pub(super) fn log_charged(&self, most: Hits, key: Key<'_>, hits: Hits, clock: &impl Clock) {
         if self.limit.algorithm.kind() == StoredKind::Log && hits > Hits::ZERO {
             let admission = Admission::Regardless(most);
             self.table.add(&self.counter, key, clock, hits, admission);

@@ -61,6 +61,14 @@ impl<'c, 'm> Charge<'c, 'm> {
         receipt.map_or(Hits::ZERO, Receipt::value)
     }
 
+    /// Returns the charged hits that are final: those of an estimate are not.
+    pub(super) fn settled(&self) -> Hits {
+        match self.bound.is_estimated() {
+            true => Hits::ZERO,
+            false => self.charged(),
+        }
+    }
+
     /// Converts the charge to a refund; `None` if nothing was charged.
     #[inline]
     pub(crate) fn into_refund(self) -> Option<Refund<'m>> {

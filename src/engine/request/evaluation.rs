@@ -6,7 +6,7 @@ use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::window::Clock;
-use crate::table::{Admission, AskedHit, Counted, Counter, Identity, Key, Outcome, Receipt};
+use crate::table::{Admission, AskedHit, Counted, Counter, Key, Outcome, Receipt};
 
 /// The evaluation of a request under its limits, all of which must admit it.
 #[derive(Debug)]
@@ -304,31 +304,39 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     #[inline(always)]
     pub fn finish(mut self, refusal: Outcome, clock: &impl Clock) -> (Outcome, L) {
         let outcome = if self.is_refused { self.refuse(refusal, clock) } else { Outcome::Passed };
-        self.count(outcome)
+        self.count(outcome, Charge::charged)
     }
 
-    /// Ends the evaluation like `finish`, after rules that may have been tried alone. If only those
-    /// refused the request, it passes as in a dry run.
+    /// Ends the evaluation like `finish`, if rules may have been tried alone, or costs be estimates.
+    /// If only rules that were tried refused the request, it passes as in a dry run.
     #[cold]
-    pub fn finish_trials(mut self, refusal: Outcome, clock: &impl Clock) -> (Outcome, L) {
+    pub fn finish_rare(mut self, refusal: Outcome, clock: &impl Clock) -> (Outcome, L) {
         self.enter(None);
-        if self.has_refused_trial && !self.is_refused {
+        let outcome = if self.is_refused {
+            self.refuse(refusal, clock)
+        } else if self.has_refused_trial {
             count_rejected_keys(self.charges.as_mut_slice(), clock);
-            return self.count(Outcome::RejectedDryRun);
-        }
-        self.finish(refusal, clock)
+            Outcome::RejectedDryRun
+        } else {
+            Outcome::Passed
+        };
+        self.count(outcome, Charge::settled)
     }
 
-    /// Counts the charged hits and the outcome in each namespace of a limit.
+    /// Counts the outcome, and the hits that `hits_of` returns, in each namespace of a limit.
     #[inline(always)]
-    fn count(mut self, outcome: Outcome) -> (Outcome, L) {
+    fn count(
+        mut self,
+        outcome: Outcome,
+        hits_of: impl Fn(&Charge<'c, 'm>) -> Hits,
+    ) -> (Outcome, L) {
         if let [first, others @ ..] = self.charges.as_mut_slice() {
             let BoundLimit { table, counter, .. } = first.bound;
             // Most requests have limits in only one namespace.
-            let (mut hits, mut is_alone) = (first.charged(), true);
+            let (mut hits, mut is_alone) = (hits_of(first), true);
             for other in others {
                 match other.bound.has_namespace_of(first.bound) {
-                    true => hits = hits.plus_value(other.charged()),
+                    true => hits = hits.plus_value(hits_of(other)),
                     false => is_alone = false,
                 }
             }
@@ -392,11 +400,11 @@ fn count_rejected_keys(charges: &[Charge<'_, '_>], clock: &impl Clock) {
     }
 }
 
-/// Counts the charged hits, which will not be refunded.
+/// Counts the charged hits that are final.
 #[inline]
 fn count_hits(charges: &[Charge<'_, '_>]) {
     for charge in charges {
-        charge.bound.count_hits(charge.charged());
+        charge.bound.count_hits(charge.settled());
     }
 }
 
@@ -411,9 +419,9 @@ fn count_in_others(charges: &[Charge<'_, '_>], outcome: Outcome) {
         }
         let mut earlier = charges.iter().take(index);
         if earlier.any(|it| it.bound.has_namespace_of(charge.bound)) {
-            table.count_hits(counter, charge.charged());
+            table.count_hits(counter, charge.settled());
         } else {
-            table.count_decided(counter, outcome, charge.charged());
+            table.count_decided(counter, outcome, charge.settled());
         }
     }
 }
@@ -445,27 +453,6 @@ fn refund_from(first: usize, charges: &mut [Charge<'_, '_>]) {
             if charge.has_counter_of(&counter, key) {
                 charge.counted.reading = charge.counted.reading.minus(receipt.value());
             }
-        }
-    }
-}
-
-/// Counts hits that are known only after the decision, which `value_of` returns for each limit that
-/// was asked. A counter that several limits share is charged once, as in the [`Evaluation`].
-pub fn charge_deferred<'m>(
-    charges: &[Charge<'_, 'm>],
-    mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
-    clock: &impl Clock,
-) {
-    let at_once = charges.iter().filter(|charge| charge.counted.receipt.is_some());
-    let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
-    for charge in charges {
-        let (identity, value) = (charge.identity(), value_of(charge.bound));
-        if value > Hits::ZERO && !charged.contains(&identity) {
-            let (table, counter) = (charge.bound.table, charge.counter());
-            let admission = Admission::Regardless(charge.hits);
-            table.add(&counter, *charge.key, clock, value, admission);
-            table.count_hits(&counter, value);
-            charged.push(identity);
         }
     }
 }

@@ -5,10 +5,12 @@
 //! - [`pending`]: requests that datastores decide, one question after another; [`synchronous`]: the
 //!   questions, and the conclusion from the answers; [`rejection_cache`]: counters that were over a
 //!   limit a moment ago
+//! - [`deferred`]: hits that are known only with the response
 //! - [`spending`], [`reserve_book`]: requests that are decided from the node's reserve
 
 pub(super) mod bound_limit;
 pub(super) mod charge;
+pub(super) mod deferred;
 pub(super) mod evaluation;
 pub(super) mod pending;
 pub(super) mod rejection_cache;

@@ -7,7 +7,8 @@
 
 use super::bound_limit::BoundLimit;
 use super::charge::Charge;
-use super::synchronous::{Answered, DeferredCharge, LimitCheck};
+use super::deferred::DeferredCharge;
+use super::synchronous::{Answered, LimitCheck};
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis};
@@ -168,9 +169,9 @@ impl<'m> DeferredCharge<'_, '_, 'm> {
         let Some(now) = time_of(self.decider) else {
             return all;
         };
-        for ((charge, hits), counter) in self.hits.iter().zip(&mut self.question.counters) {
+        for (charge, hits, counter) in self.each() {
             let Charge { bound, key, hits: limit, .. } = charge;
-            if let Some(spent) = spend_at_most(bound, **key, *limit, *hits, now) {
+            if let Some(spent) = spend_at_most(bound, **key, *limit, hits, now) {
                 counter.cost = counter.cost.minus(spent.value());
                 all.push(spent);
             }

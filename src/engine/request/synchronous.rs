@@ -290,7 +290,10 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
         for (check, answered) in checks.iter().zip(answered) {
             let LimitCheck { bound, hits, key, .. } = *check;
             let charged = answered.map_or(Hits::ZERO, |it| it.charged);
-            bound.count_charged(hits, *key, charged, clock);
+            if !bound.is_estimated() {
+                bound.count_hits(charged);
+            }
+            bound.log_charged(hits, *key, charged, clock);
         }
     }
 }
@@ -317,72 +320,4 @@ pub fn unsent_charges<'m>(
         }
     }
     questions
-}
-
-/// Returns the charges of hits that are known only after the decision, one for each decider.
-/// `value_of` returns a limit's hits, and `store_of` its store. A counter that several limits share
-/// is charged once, like the charge with the decision.
-pub fn deferred_charges<'a, 'c, 'm>(
-    charges: &'a [Charge<'c, 'm>],
-    mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
-    store_of: impl Fn(&BoundLimit<'m>) -> Option<Deciders>,
-) -> Vec<DeferredCharge<'a, 'c, 'm>> {
-    let at_once = charges.iter().filter(|charge| charge.cost() > Hits::ZERO);
-    let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
-    let mut questions: Vec<DeferredCharge<'a, 'c, 'm>> = Vec::new();
-    for asked in charges {
-        let (identity, bound) = (asked.identity(), asked.bound());
-        let Some(deciders) = store_of(bound) else {
-            continue;
-        };
-        let value = value_of(bound);
-        if value <= Hits::ZERO || charged.contains(&identity) {
-            continue;
-        }
-        charged.push(identity);
-        let counter = deciders.counter(bound, asked.counter().kind(), asked.key(), value);
-        let decider = deciders.number_of(&counter.key);
-        let known = questions.iter().position(|charge| charge.decider == decider);
-        let index = known.unwrap_or(questions.len());
-        if known.is_none() {
-            questions.push(DeferredCharge {
-                decider,
-                question: Question::nothing(),
-                hits: Vec::new(),
-            });
-        }
-        if let Some(charge) = questions.get_mut(index) {
-            charge.question.counters.push(counter);
-            charge.hits.push((asked, value));
-        }
-    }
-    questions
-}
-
-/// A charge of hits that are known only after the decision.
-#[derive(Debug)]
-pub struct DeferredCharge<'a, 'c, 'm> {
-    /// The number of the decider.
-    pub decider: usize,
-    /// The question that charges them.
-    pub question: Question,
-    pub(super) hits: Vec<(&'a Charge<'c, 'm>, Hits)>,
-}
-
-impl DeferredCharge<'_, '_, '_> {
-    /// Returns the question by which the decider later charges the hits in counters that no sync
-    /// pushes, because it does not answer now. `None` without such counters.
-    pub fn unsent(&self) -> Option<Question> {
-        let mut question = self.question.clone();
-        question.counters.retain(|it| it.kind != StoredKind::Windows);
-        (!question.counters.is_empty()).then_some(question)
-    }
-
-    /// Counts the hits as this node's, after they were sent.
-    pub fn count(&self, clock: &impl Clock) {
-        for (charge, hits) in &self.hits {
-            let bound = charge.bound();
-            bound.count_charged(charge.hits, charge.key(), *hits, clock);
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Requests under limits, and their charges.
 
 use crate::engine::Namespace;
-use crate::engine::{BoundLimit, Charge, Evaluation, charge_deferred};
+use crate::engine::{BoundLimit, Charge, Evaluation, deferred_hits};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit, Quota, QuotaHits};
@@ -122,17 +122,23 @@ fn rejected_hits_count_in_every_limit_if_they_are_to() {
     assert_eq!(fixture.evaluate(1), (false, vec![4, 4, 4]));
 }
 
+/// Charges hits that are known only with the response.
+fn charge_later(charges: &[Charge<'_, '_>], hits: i64, clock: &TestClock) {
+    let hits = deferred_hits(charges, |_| Some(hits_of(hits)), |_| false);
+    hits.iter().for_each(|it| it.charge(clock));
+}
+
 #[test]
 fn late_hits_are_charged_once_to_a_shared_counter() {
     let shared = SharedTable::new(1 << 20);
     let limits = [("9/1m", Fixed), ("9/1h", Fixed), ("9/1h", Sliding)];
     let fixture = Fixture::new(&shared, &limits);
     let (_, charges) = fixture.charges(0);
-    charge_deferred(&charges, |_| hits_of(5), &fixture.clock);
+    charge_later(&charges, 5, &fixture.clock);
     assert_eq!(fixture.evaluate(0), (true, vec![5, 5, 5]));
 
     let (_, charges) = fixture.charges(1);
-    charge_deferred(&charges, |_| hits_of(5), &fixture.clock);
+    charge_later(&charges, 5, &fixture.clock);
     assert_eq!(fixture.evaluate(0), (true, vec![6, 6, 6]), "charged at once");
 }
 
@@ -234,7 +240,7 @@ fn limits_of_all_algorithms_are_charged_or_none() {
         assert_eq!(fixture.evaluate(1), (false, vec![2; 5]));
     }
     let (_, charges) = fixture.charges(0);
-    charge_deferred(&charges, |_| hits_of(3), &fixture.clock);
+    charge_later(&charges, 3, &fixture.clock);
     assert_eq!(fixture.evaluate(0), (false, vec![5; 5]));
     fixture.counts_rejected = true;
     assert_eq!(fixture.evaluate(1), (false, vec![6; 5]));

@@ -1,6 +1,7 @@
 //! Tests of the engine.
 
 mod crash;
+mod estimates;
 mod evaluation;
 mod model;
 mod pending;

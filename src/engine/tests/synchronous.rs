@@ -158,7 +158,7 @@ fn a_rule_that_is_tried_is_asked_about_first_and_alone() {
     assert!(!evaluation.is_refused());
     // The store has not charged the refused question.
     assert_eq!(asked.take_charged().len(), 1);
-    let (outcome, charges) = evaluation.finish_trials(Outcome::Rejected, &fixture.clock);
+    let (outcome, charges) = evaluation.finish_rare(Outcome::Rejected, &fixture.clock);
     assert_eq!(outcome, Outcome::RejectedDryRun);
     let admitted: Vec<_> = charges.iter().map(|charge| charge.verdict().admitted).collect();
     assert_eq!(admitted, [true, false, true]);
@@ -235,6 +235,14 @@ fn limits_in_one_shard_of_a_cluster_are_one_question() {
     assert_eq!(admitted.collect::<Vec<_>>(), expected);
 }
 
+/// Returns hits that are known only with the response.
+fn of_response<'a, 'c, 'm>(
+    charges: &'a [Charge<'c, 'm>],
+    value: i64,
+) -> Vec<DeferredHits<'a, 'c, 'm>> {
+    deferred_hits(charges, |_| Some(hits(value)), |_| false)
+}
+
 #[test]
 fn hits_of_a_response_are_charged_in_each_shard() {
     let shared = SharedTable::new(1 << 20);
@@ -252,7 +260,7 @@ fn hits_of_a_response_are_charged_in_each_shard() {
     conclude(&mut evaluation, &checks, &[None; 3], &fixture.clock);
     let store = Deciders { first: 5, shards: 3 };
     let charges = evaluation.end(&fixture.clock);
-    let deferred = deferred_charges(&charges, |_| hits(4), |_| Some(store));
+    let deferred = deferred_charges(&of_response(&charges, 4), |_| Some(store));
     let told: Vec<_> = deferred
         .iter()
         .map(|deferred| {
@@ -493,7 +501,7 @@ fn hits_of_a_response_are_charged_once_for_a_counter() {
     conclude(&mut evaluation, &checks, &[None; 3], &fixture.clock);
     let charges = evaluation.end(&fixture.clock);
     let store_of = |bound: &BoundLimit<'_>| (bound.limit.size == size(60)).then_some(single(7));
-    let deferred = deferred_charges(&charges, |_| hits(4), store_of);
+    let deferred = deferred_charges(&of_response(&charges, 4), store_of);
     assert_eq!(deferred.len(), 1);
     let DeferredCharge { decider, question, .. } = &deferred[0];
     let costs: Vec<_> = question.counters.iter().map(|it| it.cost).collect();
@@ -549,7 +557,7 @@ fn hits_that_a_store_admits_to_a_moving_window_are_counted_here_too() {
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &checks, &[None], &fixture.clock);
     let charges = evaluation.end(&fixture.clock);
-    let deferred = deferred_charges(&charges, |_| hits(3), |_| Some(single(0)));
+    let deferred = deferred_charges(&of_response(&charges, 3), |_| Some(single(0)));
     deferred[0].count(&fixture.clock);
     assert_eq!(counted_here(), hits(7));
     // They leave when they are older than the window.
@@ -652,7 +660,7 @@ fn a_question_about_a_bucket_has_its_rate_and_size() {
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &checks, &[None], &fixture.clock);
     let charges = evaluation.end(&fixture.clock);
-    let deferred = deferred_charges(&charges, |_| hits(3), |_| Some(single(0)));
+    let deferred = deferred_charges(&of_response(&charges, 3), |_| Some(single(0)));
     let counter = &deferred[0].question.counters[0];
     let kind = StoredKind::Level(LevelKind::Bucket(hits(10)));
     assert_eq!((counter.kind, counter.cost), (kind, hits(3)));
@@ -676,7 +684,7 @@ fn hits_of_a_response_that_a_reserve_does_not_cover_use_it_up() {
         let mut evaluation = Evaluation::new(Vec::new(), false);
         conclude(&mut evaluation, &checks, &spending.answered, &fixture.clock);
         let charges = evaluation.end(&fixture.clock);
-        let mut deferred = deferred_charges(&charges, |_| hits(cost), |_| Some(single(0)));
+        let mut deferred = deferred_charges(&of_response(&charges, cost), |_| Some(single(0)));
         let [deferred] = &mut deferred[..] else {
             panic!("one decider");
         };

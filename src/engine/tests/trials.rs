@@ -90,7 +90,7 @@ proptest! {
                     evaluation.charge(bound, *most, &key, hits(cost), &clock);
                 }
             }
-            let (outcome, _) = evaluation.finish_trials(Outcome::Rejected, &clock);
+            let (outcome, _) = evaluation.finish_rare(Outcome::Rejected, &clock);
             prop_assert_eq!(outcome, model.decide(cost));
             let counted = bounds.iter().map(|(_, limits)| {
                 let limits = limits.iter();

@@ -43,8 +43,10 @@ pub(crate) struct Active {
     pub(crate) is_reserving: bool,
     /// Whether some rules have a `dry_run=`. Then each rule of a dry run is tried alone.
     pub(crate) has_trials: bool,
-    /// Whether requests are plain: none has to wait for a store or because of a rate, and no rule
-    /// is tried alone.
+    /// Whether a rule charges an estimate with the decision.
+    pub(crate) has_estimates: bool,
+    /// Whether requests are plain: none has to wait for a store or because of a rate, no rule is
+    /// tried alone, and no cost is an estimate.
     pub(crate) is_plain: bool,
 }
 
@@ -136,7 +138,8 @@ impl RuleSet {
             for RuleLimit { limit, hits, .. } in &rule.limits {
                 let earlier = rules.iter().flat_map(|rule| &rule.limits).chain(&limits);
                 let earlier = earlier.map(|limit| &limit.bound);
-                let mut bound = BoundLimit::new(limit.clone(), namespace, earlier);
+                let mut bound = BoundLimit::new(limit.clone(), namespace, earlier)
+                    .estimated(rule.cost.is_estimated());
                 if served.synchronous.is_some_and(|it| it.is_reserving) {
                     bound = bound.reserving(namespace);
                 }
@@ -165,6 +168,7 @@ impl RuleSet {
         let is_synchronous = synchronous.clone().next().is_some();
         let mut limits = rules.iter().flat_map(|rule| &rule.limits);
         let has_delay = limits.any(|limit| limit.bound.limit.burst.delay.is_some());
+        let has_estimates = rules.iter().any(|rule| rule.cost.is_estimated());
         Active {
             limit_count: rules.iter().map(|rule| rule.limits.len()).sum(),
             policy: self.rules.policy(),
@@ -174,8 +178,9 @@ impl RuleSet {
                 && synchronous.all(ActiveRule::is_reserving)
                 && are_apart(&rules),
             has_trials,
-            is_plain: !(is_synchronous || has_delay || has_trials),
-            has_deferred: rules.iter().any(|rule| matches!(rule.cost, Cost::Deferred(_))),
+            has_estimates,
+            is_plain: !(is_synchronous || has_delay || has_trials || has_estimates),
+            has_deferred: rules.iter().any(|rule| rule.cost.is_deferred()),
             rules: rules.into(),
         }
     }

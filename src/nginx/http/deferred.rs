@@ -1,12 +1,10 @@
 //! Charges hits at the end of a request, when their number depends on the response.
 
-use core::ptr;
-
 use super::context::{Context, Response};
-use super::evaluate::amount_or;
+use super::evaluate::{amount_or, known_amount};
 use super::reserves::spend_deferred;
-use crate::engine::{Charge, SpentReserve, charge_deferred, deferred_charges};
-use crate::nginx::conf::{Active, Cost};
+use crate::engine::{Charge, SpentReserve, deferred_charges, deferred_hits};
+use crate::nginx::conf::{Active, ActiveRule, Cost};
 use crate::nginx::event_loop::NgxClock;
 use crate::nginx::request::Request;
 use crate::nginx::sync;
@@ -25,31 +23,26 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
     if !has_deferred || !is_charged {
         return;
     }
-    let mut deferred = Vec::new();
+    let has_charged = |charge: &Charge<'_, '_>| charge.verdict().admitted || count_rejected;
+    let mut values = Vec::new();
     for rule in rules {
         let mut charges = context.charges.iter().filter(|charge| rule.has(charge.bound()));
-        let is_refused = |charge: &Charge<'_, '_>| !charge.verdict().admitted && !count_rejected;
-        let has_applied = charges.clone().next().is_some() && !charges.any(is_refused);
-        if let (Cost::Deferred(amount), true) = (rule.cost, has_applied) {
-            // Charges nothing without memory; nginx has logged the failed allocation.
-            let hits = amount_or(Hits::ZERO, Invalid::Charge, amount, rule, request);
-            deferred.push((rule, hits.unwrap_or(Hits::ZERO)));
+        let has_applied = charges.clone().next().is_some() && charges.all(has_charged);
+        if has_applied {
+            values.push((rule, value_of(rule, request)));
         }
     }
-    let value_of = |bound: &_| {
-        let of_rule = deferred.iter().find(|(rule, _)| rule.has(bound));
-        of_rule.map_or(Hits::ZERO, |(_, hits)| *hits)
-    };
-    let store_of = |bound: &_| {
-        let rule = rules.iter().find(|rule| rule.has(bound))?;
-        Some(rule.synchronous?.store)
-    };
-    let decider_of = |bound: &_| {
-        let mut charges = context.charges.iter();
-        let charge = charges.find(|charge| ptr::eq(charge.bound(), bound))?;
-        Some(store_of(bound)?.number_of(charge.key().bytes()))
-    };
-    for mut deferred in deferred_charges(context.charges, value_of, store_of) {
+    let rule_of = |bound: &_| rules.iter().find(|rule| rule.has(bound));
+    let store_of = |bound: &_| Some(rule_of(bound)?.synchronous?.store);
+    let hits = deferred_hits(
+        context.charges,
+        |bound| values.iter().find(|(rule, _)| rule.has(bound))?.1,
+        |charge| {
+            let is_decided = context.outcome != Outcome::Error && has_charged(charge);
+            is_decided && store_of(charge.bound()).is_some()
+        },
+    );
+    for mut deferred in deferred_charges(&hits, store_of) {
         let spent = is_reserving.then(|| spend_deferred(&mut deferred));
         if deferred.is_spent() || send(deferred.decider, &deferred.question) {
             deferred.count(&NgxClock);
@@ -61,17 +54,34 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
         if let Some(question) = deferred.unsent() {
             sync::charge_later(deferred.decider, &question);
         }
-        let of_decider = |bound: &_| match decider_of(bound) == Some(deferred.decider) {
-            true => value_of(bound),
-            false => Hits::ZERO,
-        };
-        charge_deferred(context.charges, of_decider, &NgxClock);
+        deferred.charge_here(&NgxClock);
     }
-    let of_node = |bound: &_| match store_of(bound) {
-        Some(_) => Hits::ZERO,
-        None => value_of(bound),
-    };
-    charge_deferred(context.charges, of_node, &NgxClock);
+    let age = request.age();
+    for deferred in hits {
+        let store = store_of(deferred.bound());
+        if store.is_none() {
+            deferred.charge(&NgxClock);
+        }
+        if let Some((decider, question)) = deferred.give_back(store, age, &NgxClock) {
+            // Without a decider that takes them, they stay charged.
+            send(decider, &question);
+        }
+    }
+}
+
+/// Returns the hits of a rule; `None` if those of the decision stay.
+fn value_of(rule: &ActiveRule, request: &Request<'_>) -> Option<Hits> {
+    // Charges nothing without memory; nginx has logged the failed allocation.
+    match rule.cost {
+        Cost::AtOnce(_) => None,
+        Cost::Deferred(charge) => {
+            amount_or(Hits::ZERO, Invalid::Charge, charge, rule, request).ok()
+        }
+        Cost::Estimated { charge, .. } => {
+            let consequence = format_args!("the cost stays");
+            known_amount(Invalid::Charge, charge, rule, request, consequence).ok()?
+        }
+    }
 }
 
 /// Sends hits to the decider of their store without waiting. Returns whether the decider accepts

@@ -1,5 +1,7 @@
 //! Evaluates the key, the hits and the cost of each rule of a request.
 
+use core::fmt;
+
 use nginx_sys::{NGX_LOG_ERR, NGX_LOG_INFO};
 
 use super::context::Keys;
@@ -198,13 +200,14 @@ fn listed_hits_of(
 fn cost_of(rule: &ActiveRule, request: &Request<'_>) -> Result<Hits, EvaluationError> {
     match rule.cost {
         Cost::AtOnce(Amount::Constant(hits)) => Ok(*hits),
-        Cost::AtOnce(cost) => amount_or(Hits::ONE, Invalid::Cost, cost, rule, request),
+        Cost::AtOnce(cost) | Cost::Estimated { cost, .. } => {
+            amount_or(Hits::ONE, Invalid::Cost, cost, rule, request)
+        }
         Cost::Deferred(_) => Ok(Hits::ZERO),
     }
 }
 
 /// Parses an amount. If it is not a number, logs that and returns `otherwise`.
-#[cold]
 pub(super) fn amount_or(
     otherwise: Hits,
     which: Invalid,
@@ -212,15 +215,29 @@ pub(super) fn amount_or(
     rule: &ActiveRule,
     request: &Request<'_>,
 ) -> Result<Hits, EvaluationError> {
+    let counted = format_args!("{otherwise} is counted");
+    let known = known_amount(which, amount, rule, request, counted)?;
+    Ok(known.unwrap_or(otherwise))
+}
+
+/// Parses an amount. If it is not a number, logs that with its consequence, and returns `None`.
+#[cold]
+pub(super) fn known_amount(
+    which: Invalid,
+    amount: &Amount,
+    rule: &ActiveRule,
+    request: &Request<'_>,
+    consequence: fmt::Arguments<'_>,
+) -> Result<Option<Hits>, EvaluationError> {
     let what = match which {
         Invalid::Charge => "charge",
         _ => "cost",
     };
     match amount.evaluate(request)? {
-        Evaluated::Hits(hits) => return Ok(hits),
+        Evaluated::Hits(hits) => return Ok(Some(hits)),
         Evaluated::Empty => {
             // An upstream may leave the amount out, so an empty one is not logged as an error.
-            let message = format_args!("ratelimit: the {what} is empty: {otherwise} is counted");
+            let message = format_args!("ratelimit: the {what} is empty: {consequence}");
             log::error(NGX_LOG_INFO, request.log(), message);
         }
         Evaluated::Wrong(text) => {
@@ -228,11 +245,11 @@ pub(super) fn amount_or(
                 limit.bound.count_invalid(which);
             }
             let message = format_args!(
-                "ratelimit: the {what} is \"{}\", which is no plain decimal: {otherwise} is counted",
+                "ratelimit: the {what} is \"{}\", which is no plain decimal: {consequence}",
                 Quoted(text)
             );
             log::error(NGX_LOG_ERR, request.log(), message);
         }
     }
-    Ok(otherwise)
+    Ok(None)
 }

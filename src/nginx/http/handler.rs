@@ -15,7 +15,7 @@ use super::answer::{answer, reject};
 use super::context::{self, Context, ContextSlot, Response, Room};
 use super::{deferred, delayed, evaluate, synchronous};
 use crate::engine::Evaluation;
-use crate::nginx::conf::{Conf, EvaluationError, LocationConf, MainConf, Phase, RuleSet};
+use crate::nginx::conf::{Active, Conf, EvaluationError, LocationConf, MainConf, Phase, RuleSet};
 use crate::nginx::event_loop::{NgxClock, guard, measured, random_up_to, sample};
 use crate::nginx::module::Module;
 use crate::nginx::request::Request;
@@ -117,7 +117,7 @@ fn decide<'r>(
     Ok(answer(request, decide_here::<false>(request, slot, conf, rules)?))
 }
 
-/// Decides on a request that may have to wait, or for which a rule is tried alone.
+/// Decides on a request that is not [plain](Active::is_plain).
 #[cold]
 fn decide_otherwise<'r>(
     request: &Request<'r>,
@@ -128,21 +128,22 @@ fn decide_otherwise<'r>(
     if rules.active().is_synchronous {
         return synchronous::decide(request, slot, conf, rules);
     }
-    let context = match rules.active().has_trials {
+    let Active { has_trials, has_estimates, .. } = rules.active();
+    let context = match *has_trials || *has_estimates {
         true => decide_here::<true>(request, slot, conf, rules)?,
         false => decide_here::<false>(request, slot, conf, rules)?,
     };
     delayed::answer_in_time(request, context)
 }
 
-/// Decides on a request with the counters of this node. `HAS_TRIALS` says whether a rule may be
-/// tried alone.
+/// Decides on a request with the counters of this node. `IS_RARE` says whether a rule may be tried
+/// alone, or a cost be an estimate.
 ///
 /// # Errors
 ///
 /// No memory.
 #[inline(always)]
-fn decide_here<'r, const HAS_TRIALS: bool>(
+fn decide_here<'r, const IS_RARE: bool>(
     request: &Request<'r>,
     slot: ContextSlot<'r>,
     conf: &'static LocationConf,
@@ -152,13 +153,13 @@ fn decide_here<'r, const HAS_TRIALS: bool>(
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut evaluation = Evaluation::new(room, settings.count_rejected);
     evaluate::each_limit(request, conf, active, &mut keys, |check| {
-        if HAS_TRIALS {
+        if IS_RARE {
             evaluation.enter(check.trial);
         }
         evaluation.charge(check.bound, check.hits, check.key, check.cost, &NgxClock);
     })?;
-    let (outcome, room) = match HAS_TRIALS {
-        true => evaluation.finish_trials(active.refusal(settings.refusal), &NgxClock),
+    let (outcome, room) = match IS_RARE {
+        true => evaluation.finish_rare(active.refusal(settings.refusal), &NgxClock),
         false => evaluation.finish(settings.refusal, &NgxClock),
     };
     Ok(room.keep(slot, |charges| Context {

@@ -62,7 +62,10 @@ pub(super) fn decide<'r>(
     if evaluation.is_refused() && !settings.count_rejected {
         spending.put_back();
     }
-    let (outcome, room) = evaluation.finish(settings.refusal, &NgxClock);
+    let (outcome, room) = match rules.active().has_estimates {
+        true => evaluation.finish_rare(settings.refusal, &NgxClock),
+        false => evaluation.finish(settings.refusal, &NgxClock),
+    };
     let response = match outcome {
         Outcome::Rejected => Response::Reject,
         _ => Response::Admit,

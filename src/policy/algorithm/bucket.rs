@@ -221,6 +221,12 @@ fn refill(limit: Hits, rate: Hits, size: WindowSize) -> Option<u64> {
 impl Method for LeakyBucket {
     type Stored = BucketLevel;
 
+    /// If the bucket was empty since, at least `charged` hits have leaked.
+    fn left_of(size: WindowSize, bucket: &BucketLevel, charged: Hits, age: u64) -> Hits {
+        let (leaked, _) = Leak::of(bucket.rate, size).in_millis(age);
+        charged.without_thousandths(leaked.saturating_add(1))
+    }
+
     fn rate(_: WindowSize, level: &BucketLevel) -> Hits {
         level.hits
     }

@@ -1,7 +1,7 @@
 //! The elastic window: it starts with the first hit, and each hit extends it to its full size.
 
 use super::level::Level;
-use super::method::{Method, Reading, has_room};
+use super::method::{Method, Reading, has_room, left_in_size};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 
@@ -61,6 +61,11 @@ impl ElasticCount {
 
 impl Method for Elastic {
     type Stored = ElasticCount;
+
+    fn left_of(size: WindowSize, _: &ElasticCount, charged: Hits, age: u64) -> Hits {
+        // Without further hits, the window has ended after its size.
+        left_in_size(size, charged, age)
+    }
 
     fn rate(_: WindowSize, count: &ElasticCount) -> Hits {
         count.hits

@@ -4,7 +4,7 @@
 //! that interprets it.
 
 use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::{CLOCK_SKEW, UnixMillis, WindowSize};
 
 /// The stored state of a key at a moment: four words, which only its algorithm interprets.
 ///
@@ -67,8 +67,20 @@ pub(super) trait Method {
     fn delay(_: WindowSize, _: &Self::Stored, _most: Hits) -> u64 {
         0
     }
+    fn left_of(_: WindowSize, _: &Self::Stored, charged: Hits, _age: u64) -> Hits {
+        charged
+    }
     fn window(size: WindowSize, _: &Self::Stored, _limit: Hits) -> Option<u64> {
         Some(size.millis())
+    }
+}
+
+/// Returns how many of `charged` hits certainly still count if they do so for `size`. The clocks of two processes
+/// differ.
+pub(super) fn left_in_size(size: WindowSize, charged: Hits, age: u64) -> Hits {
+    match age.saturating_add(CLOCK_SKEW) < size.millis() {
+        true => charged,
+        false => Hits::ZERO,
     }
 }
 

@@ -213,6 +213,12 @@ impl Algorithm {
         of_method!(self, delay, size, reading, most)
     }
 
+    /// Returns how many of `charged` hits certainly still count, after `age` milliseconds or less, in the level or log
+    /// that they were charged to. Windows tell that themselves: it is all of them.
+    pub fn left_of(self, size: WindowSize, reading: &Reading, charged: Hits, age: u64) -> Hits {
+        of_method!(self, left_of, size, reading, charged, age)
+    }
+
     /// Returns the window of `limit` in milliseconds: for a bucket, the time in which `limit` hits leak; `None` if they
     /// never leak. A fractional number of milliseconds is never returned as whole seconds.
     pub fn window(self, size: WindowSize, reading: &Reading, limit: Hits) -> Option<u64> {

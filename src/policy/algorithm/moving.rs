@@ -1,6 +1,6 @@
 //! The moving window: exactly the hits of the last `size`. A hit that is `size` old still counts.
 
-use super::method::{Method, Reading, has_room};
+use super::method::{Method, Reading, has_room, left_in_size};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -59,6 +59,10 @@ impl MovingCount {
 
 impl Method for Moving {
     type Stored = MovingCount;
+
+    fn left_of(size: WindowSize, _: &MovingCount, charged: Hits, age: u64) -> Hits {
+        left_in_size(size, charged, age)
+    }
 
     fn rate(_: WindowSize, count: &MovingCount) -> Hits {
         count.hits

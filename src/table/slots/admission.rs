@@ -86,6 +86,11 @@ impl Receipt<'_> {
     pub fn value(&self) -> Hits {
         self.value
     }
+
+    /// Returns the receipt of a part of the hits.
+    pub fn part(&self, value: Hits) -> Self {
+        Receipt { value, ..*self }
+    }
 }
 
 impl<'m> Counted<'m> {

@@ -195,7 +195,7 @@ impl<'r> Suspension<'r> {
         if evaluation.is_refused() && !self.conf.settings.count_rejected {
             self.refund();
         }
-        let (outcome, room) = evaluation.finish_trials(self.refusal(), &NgxClock);
+        let (outcome, room) = evaluation.finish_rare(self.refusal(), &NgxClock);
         let response = match outcome {
             Outcome::Rejected => Response::Reject,
             _ => Response::Admit,
