@@ -126,7 +126,7 @@ impl QuestionTask {
                 }
             }
         }
-        waiting.forget_unsent();
+        waiting.forget_charges();
         self.count_dropped(&waiting);
     }
 

@@ -233,9 +233,22 @@ impl<T> Backlog<T> {
         dropped
     }
 
-    /// Drops the charges that were kept for the store.
-    pub fn forget_unsent(&self) {
+    /// Returns whether charges are kept for the store.
+    pub(super) fn keeps_charges(&self) -> bool {
+        let is_charge = |to: &ReplyTo<T>| to.to.is_none();
+        !self.unsent.borrow().is_empty() || self.gathered.borrow().reply_to.iter().any(is_charge)
+    }
+
+    /// Drops the charges that are kept for the store.
+    pub fn forget_charges(&self) {
         self.unsent.borrow_mut().forget();
+        let Gathered { questions, reply_to, .. } = self.gathered.take();
+        for (question, reply_to) in questions.into_iter().zip(reply_to) {
+            match reply_to.to {
+                None => self.drop_hits(&question),
+                Some(_) => self.gather(question, reply_to),
+            }
+        }
     }
 
     /// Returns whether there are charges that were made without the store.

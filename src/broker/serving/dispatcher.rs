@@ -48,6 +48,8 @@ pub(super) struct Dispatcher {
     /// The clock.
     pub(super) uptime: fn() -> Duration,
     pub(super) is_closed: Cell<bool>,
+    /// Whether the process ends after it was replaced.
+    is_given_up: Cell<bool>,
     /// Notified when another process serves.
     replaced: Notify,
 }
@@ -72,6 +74,7 @@ impl Dispatcher {
             events,
             uptime,
             is_closed: Cell::new(false),
+            is_given_up: Cell::new(false),
             replaced: Notify::new(),
         }
     }
@@ -89,6 +92,20 @@ impl Dispatcher {
     /// Returns whether this process still serves, as far as it knows.
     pub(super) fn is_serving(&self) -> bool {
         self.queues.tenure().is_some_and(|it| it.is_of(self.term))
+    }
+
+    /// Returns whether a task may wait for a store that is down: while this process serves; and
+    /// after it was replaced, until it ends.
+    pub(super) fn may_wait(&self) -> bool {
+        match self.is_serving() {
+            true => !self.is_closed.get(),
+            false => !self.is_given_up.get(),
+        }
+    }
+
+    /// Makes the tasks end that wait for a store after this process was replaced.
+    pub(super) fn give_up(&self) {
+        self.is_given_up.set(true);
     }
 
     /// Ends the term.

@@ -148,7 +148,7 @@ impl DeciderTask {
             }
         }
         // The process ends, and the kept charges with it.
-        backlog.forget_unsent();
+        backlog.forget_charges();
         self.count_dropped(backlog);
     }
 
@@ -291,30 +291,27 @@ impl DeciderTask {
         backlog.leave(Gathered::default(), false, self.dispatcher.now());
         served.retries.begin((self.dispatcher.uptime)());
         loop {
-            // If another process serves, charges kept here must be sent now or are lost.
-            let is_last = !self.dispatcher.is_serving();
-            if !is_last {
+            let is_serving = self.dispatcher.is_serving();
+            if is_serving {
                 served.state.breaker.open(self.dispatcher.now());
-                if self.dispatcher.is_closed.get() {
-                    return;
-                }
-                let random = Epoch::proposed().0.get();
-                self.pause(served.retries.pause(random), backlog).await;
             }
+            // If another process serves, only the charges that are kept here still need the store.
+            if !self.dispatcher.may_wait() || !is_serving && !backlog.keeps_charges() {
+                return backlog.forget_charges();
+            }
+            let random = Epoch::proposed().0.get();
+            self.pause(served.retries.pause(random), backlog).await;
             // The first failure may have been before other processes found the store up.
             if self.ask(served, trial).await.is_ok() {
                 served.retries.end((self.dispatcher.uptime)());
                 return backlog.come_back();
-            }
-            if is_last {
-                return;
             }
         }
     }
 
     async fn pause(&self, pause: Duration, backlog: &DeciderBacklog) {
         let mut left = pause;
-        while left > Duration::ZERO && !self.dispatcher.is_closed.get() {
+        while left > Duration::ZERO && self.dispatcher.may_wait() {
             let part = left.min(COLLECT);
             tokio::time::sleep(part).await;
             self.dispatcher.collect();

@@ -93,6 +93,9 @@ impl Broker {
         let Broker { queues, worker, stores, uptime } = self;
         let ending = ending.map(drop).shared();
         let mut turn = Turn::new(queues.clone(), worker);
+        // The tasks of terms in which this process was replaced. They charge what they keep for a
+        // store that is down, and delay no further term.
+        let mut replaced = Vec::new();
         while let Some((term, has_replaced)) = turn.wait(ending.clone()).await {
             let served_by = (worker, term);
             let dispatcher = Dispatcher::new(queues.clone(), served_by, events.clone(), uptime);
@@ -101,23 +104,45 @@ impl Broker {
                 events.push(stores.iter().map(|it| it.store.other_broker()));
             }
             dispatcher.take_over();
-            let tasks = spawn_tasks(&dispatcher, &stores);
+            let mut tasks = spawn_tasks(&dispatcher, &stores);
             let close = async {
                 select(ending.clone(), pin!(dispatcher.answer_bell())).await;
                 // The questions asked so far are still answered.
                 dispatcher.close();
             };
             // If a task panics, so does this; the thread that replaces it gets the lock at once.
-            let serving = pin!(join(close, tasks.join_all()));
+            let serving = async { join(close, join_all(&mut tasks)).await };
             let beats = async {
                 dispatcher.beat(|| turn.has_lock()).await;
-                core::future::pending::<()>().await;
+                if dispatcher.is_serving() {
+                    core::future::pending::<()>().await;
+                }
             };
-            select(serving, pin!(beats)).await;
+            select(pin!(serving), pin!(beats)).await;
             dispatcher.end();
             turn.end();
+            replaced.push((dispatcher, tasks));
+            replaced.retain_mut(|(_, tasks)| {
+                while tasks.try_join_next().is_some() {}
+                !tasks.is_empty()
+            });
         }
         turn.end();
+        for (dispatcher, mut tasks) in replaced {
+            dispatcher.give_up();
+            join_all(&mut tasks).await;
+        }
+    }
+}
+
+/// Waits for tasks, and panics if one of them has.
+async fn join_all(tasks: &mut JoinSet<()>) {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended
+            && let Ok(panic) = error.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
     }
 }
 

@@ -288,6 +288,45 @@ fn charges_that_the_store_refuses_are_charged_once_later() {
     thread.end();
 }
 
+/// The broker keeps hits for a store that refuses them, and is held until another one serves.
+#[test]
+fn hits_that_a_replaced_broker_keeps_are_charged_when_the_store_is_back() {
+    let (queues, store) = (queues(), Store::default());
+    store.set(Mood::IsFull);
+    let held = BrokerThread::start(&queues, &store);
+    with_longer_timeout(&queues, async |worker| {
+        worker.ask();
+        worker.settle().await;
+        for key in 0..100 {
+            assert!(worker.client.charge_later(0, &charge(key, StoredKind::Log)));
+        }
+        wait_until("the hits are not taken", || {
+            worker.client.send();
+            queues.of_worker(0).unwrap().questions.is_empty()
+        });
+        store.set(Mood::Holds);
+        wait_until("no thread asks", || store.0.is_holding.load(SeqCst));
+        store.set(Mood::IsFull);
+        let asked = || store.0.exchanges.load(SeqCst);
+        let before = asked();
+        let other = BrokerThread::of_worker(1, &queues, &store);
+        wait_until("no other thread serves", || asked() > before);
+        store.0.lets_go.store(true, SeqCst);
+        // The other one keeps nothing, and finds the store up.
+        let attempts = asked() + 4;
+        wait_until("the one that was held has given up", || asked() >= attempts);
+        assert_eq!(store.0.charged.load(SeqCst), 0);
+        store.set(Mood::Answers);
+        wait_until("not all is charged", || store.0.charged.load(SeqCst) == 100);
+        // It serves again.
+        other.end();
+        worker.ask();
+        worker.settle().await;
+        assert_eq!(store.0.charged.load(SeqCst), 100);
+    });
+    held.end();
+}
+
 #[test]
 fn a_broker_that_ends_has_answered_all_questions() {
     let (queues, store) = (queues(), Store::default());
