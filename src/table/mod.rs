@@ -28,6 +28,8 @@ pub mod words;
 mod zone;
 
 pub use count::counted_sizes::CountedRate;
+#[cfg(not(loom))]
+pub use count::held_sweep::{HeldSweep, LOOK_EVERY};
 pub use count::rejections::TopRejected;
 pub use count::reserve::{Reserve, ReservedHits, Spent};
 pub use definitions::{LateDefinition, LateError};

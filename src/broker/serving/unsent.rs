@@ -171,8 +171,10 @@ impl UnsentOf {
     fn none(kind: StoredKind) -> UnsentOf {
         match kind {
             StoredKind::Level(kind) => UnsentOf::Level(kind, Level::default()),
-            // Windows never come here.
-            StoredKind::Log | StoredKind::Windows => UnsentOf::Log(VecDeque::new()),
+            // Windows and holds never come here.
+            StoredKind::Log | StoredKind::Windows | StoredKind::Holds => {
+                UnsentOf::Log(VecDeque::new())
+            }
         }
     }
 

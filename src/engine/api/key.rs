@@ -95,8 +95,8 @@ pub(super) fn answer(
             let diff = library.unsent(&call.key, size, counts.window, clock);
             (counts.current, counts.previous, diff.map_err(not_accounted)?)
         }
-        StoredKind::Level(_) | StoredKind::Log => {
-            // Levels and logs are not synced. In a local namespace, all hits are this node's; else the store has them.
+        StoredKind::Level(_) | StoredKind::Log | StoredKind::Holds => {
+            // They are not synced. In a local namespace, all hits are this node's; else the store has them.
             let is_local = namespace.sync_states().is_empty();
             let diff = if is_local { rate } else { Hits::ZERO };
             (rate, Hits::ZERO, diff)

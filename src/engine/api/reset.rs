@@ -135,7 +135,9 @@ pub(super) fn has_hits(algorithm: Algorithm, size: WindowSize, reading: &Reading
             let counts = reading.windows();
             [counts.current, counts.previous].iter().any(|hits| *hits != Hits::ZERO)
         }
-        StoredKind::Level(_) | StoredKind::Log => algorithm.rate(size, reading) != Hits::ZERO,
+        StoredKind::Level(_) | StoredKind::Log | StoredKind::Holds => {
+            algorithm.rate(size, reading) != Hits::ZERO
+        }
     }
 }
 

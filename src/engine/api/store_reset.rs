@@ -220,7 +220,8 @@ impl NamedReset<'_> {
             match counter.algorithm.kind() {
                 StoredKind::Windows => self.subtracted.push((index, reading.windows().current)),
                 StoredKind::Level(_) | StoredKind::Log if body.is_some() => given_back.push(index),
-                StoredKind::Level(_) | StoredKind::Log => {}
+                // No store has holds.
+                StoredKind::Level(_) | StoredKind::Log | StoredKind::Holds => {}
             }
             had.extend(body);
         }

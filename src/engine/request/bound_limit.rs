@@ -66,6 +66,8 @@ pub(super) enum ChargePath {
     VariableRate,
     /// In a log.
     Log,
+    /// By a hold, until the request ends.
+    Holds,
     /// In a counter that an earlier limit may have charged for the same request.
     Shared,
 }
@@ -99,6 +101,7 @@ impl<'m> BoundLimit<'m> {
             StoredKind::Level(LevelKind::Elastic) => ChargePath::Elastic,
             StoredKind::Level(LevelKind::Bucket(_)) => ChargePath::Bucket,
             StoredKind::Log => ChargePath::Log,
+            StoredKind::Holds => ChargePath::Holds,
         };
         let policy = [&**namespace.name(), &*limit.name];
         BoundLimit {
@@ -206,9 +209,10 @@ impl<'m> BoundLimit<'m> {
     pub(super) fn counter_of_reading(&self, reading: &Reading) -> Counter {
         match self.counter.kind().at_rate_of(reading) {
             StoredKind::Level(LevelKind::Bucket(rate)) => self.counter_at(rate),
-            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => {
-                self.counter
-            }
+            StoredKind::Windows
+            | StoredKind::Level(LevelKind::Elastic)
+            | StoredKind::Log
+            | StoredKind::Holds => self.counter,
         }
     }
 
@@ -237,7 +241,7 @@ impl<'m> BoundLimit<'m> {
                 let counter = self.counter_of_reading(reading);
                 return self.table.set_level(&counter, key, level, clock);
             }
-            StoredKind::Log => return,
+            StoredKind::Log | StoredKind::Holds => return,
         }
         let counts = reading.windows();
         let before = counts.window.wrapping_sub(1);

@@ -122,7 +122,7 @@ impl<'a, 'c, 'm> DeferredHits<'a, 'c, 'm> {
                 Some(asked(&deciders, counter))
             }
             // A store removes the newest hits of a log, which may be another request's.
-            StoredKind::Log => None,
+            StoredKind::Log | StoredKind::Holds => None,
         }
     }
 }

@@ -56,6 +56,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             ChargePath::Elastic => self.charge_elastic(bound, hits, key, cost, clock),
             ChargePath::Bucket => self.charge_bucket(bound, hits, key, cost, clock),
             ChargePath::Log => self.charge_log(bound, hits, key, cost, clock),
+            ChargePath::Holds => self.charge_hold(bound, hits, key, cost, clock),
             ChargePath::VariableRate | ChargePath::Shared => {
                 self.charge_otherwise(bound, hits, key, cost, clock);
             }
@@ -130,6 +131,22 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         }
     }
 
+    /// Holds the request until it ends.
+    #[inline(never)]
+    fn charge_hold(
+        &mut self,
+        bound: &'c BoundLimit<'m>,
+        hits: Hits,
+        key: &'c Key<'c>,
+        cost: Hits,
+        clock: &impl Clock,
+    ) {
+        let BoundLimit { table, counter, .. } = bound;
+        let admission = Admission::Within(hits, Algorithm::Concurrency);
+        let counted = table.add_anywhere(counter, *key, clock, cost, admission);
+        self.push(bound, hits, key, cost, counted);
+    }
+
     /// Charges a counter that is new, or not in the most frequent case: see [`Evaluation::charge`].
     // Not inlined, so that the frequent case keeps its values in registers.
     #[cold]
@@ -162,6 +179,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         let BoundLimit { limit, table, .. } = bound;
         let (counter, hits) = bound.at(hits);
         let (counter, within) = (&counter, (hits, limit.algorithm));
+        // A rejected request is not under way.
+        let counts_rejected = self.counts_rejected && counter.kind() != StoredKind::Holds;
         // Hits that this request was charged in the counter before.
         let mut earlier = self.charges.as_mut_slice().iter();
         let charged = earlier.find_map(|charge| {
@@ -171,7 +190,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         });
 
         let asks = charged.is_some() || cost == Hits::ZERO;
-        let counted = if asks || (self.is_refused && !self.counts_rejected) {
+        let counted = if asks || (self.is_refused && !counts_rejected) {
             let asked = AskedHit { limit: hits, cost };
             let mut reading = match asks {
                 true => table.read_for(counter, *key, asked, clock),
@@ -183,13 +202,13 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             if included > Hits::ZERO {
                 table.look_at_further_limit(counter, *key, within, &reading, clock);
             }
-            if !admitted && included > Hits::ZERO && !self.counts_rejected {
+            if !admitted && included > Hits::ZERO && !counts_rejected {
                 // They are refunded if this limit refuses, so the wait is computed without them.
                 let limit = hits.plus_value(included);
                 reading = table.read_for(counter, *key, AskedHit { limit, cost }, clock);
             }
             Counted { reading, admitted, receipt: None }
-        } else if self.counts_rejected {
+        } else if counts_rejected {
             let counted = table.add(counter, *key, clock, cost, Admission::Filling(hits));
             // A bucket may be charged less, since it is only filled to its limit.
             let receipt = counted.receipt.as_ref();
@@ -215,7 +234,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
                         let (limit, cost) = (charge.hits, charge.cost);
                         table.read_for(counter, *key, AskedHit { limit, cost }, clock)
                     }
-                    StoredKind::Windows | StoredKind::Level(_) => {
+                    StoredKind::Windows | StoredKind::Level(_) | StoredKind::Holds => {
                         charge.counted.reading.plus(receipt.value())
                     }
                 };
@@ -236,9 +255,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         {
             self.is_refused = false;
             self.has_refused_trial = true;
-            if !self.counts_rejected {
-                refund_from(first, self.charges.as_mut_slice());
-            }
+            self.refund_from(first);
         }
         // After a refusal, limits are only asked, tried or not.
         let first = self.charges.as_mut_slice().len();
@@ -361,10 +378,18 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     #[cold]
     fn refuse(&mut self, refusal: Outcome, clock: &impl Clock) -> Outcome {
         count_rejected_keys(self.charges.as_mut_slice(), clock);
-        if !self.counts_rejected {
-            refund(self.charges.as_mut_slice());
-        }
+        self.refund_from(0);
         refusal
+    }
+
+    /// Refunds the charges from number `first` on of a refused request: all of them, or only the holds if rejected
+    /// requests count.
+    fn refund_from(&mut self, first: usize) {
+        let counts_rejected = self.counts_rejected;
+        let is_refunded = |charge: &Charge<'_, '_>| {
+            !counts_rejected || charge.bound.counter.kind() == StoredKind::Holds
+        };
+        refund_from(first, self.charges.as_mut_slice(), is_refunded);
     }
 }
 
@@ -433,17 +458,15 @@ fn admits(limit: &Limit, hits: Hits, reading: Reading, included: Hits, cost: Hit
     limit.algorithm.admits(limit.size, &before, hits, cost)
 }
 
-/// Refunds all charges, and corrects their verdicts.
+/// Refunds those charges from number `first` on that `is_refunded` selects, and corrects the verdicts of all.
 #[cold]
-fn refund(charges: &mut [Charge<'_, '_>]) {
-    refund_from(0, charges);
-}
-
-/// Refunds the charges from number `first` on, and corrects the verdicts of all.
-#[cold]
-fn refund_from(first: usize, charges: &mut [Charge<'_, '_>]) {
+fn refund_from(
+    first: usize,
+    charges: &mut [Charge<'_, '_>],
+    is_refunded: impl Fn(&Charge<'_, '_>) -> bool,
+) {
     while let Some((table, counter, key, receipt)) =
-        charges.iter_mut().skip(first).find_map(|charge| {
+        charges.iter_mut().skip(first).filter(|charge| is_refunded(charge)).find_map(|charge| {
             let receipt = charge.counted.receipt.take()?;
             Some((charge.bound.table, charge.counter(), *charge.key, receipt))
         })

@@ -151,6 +151,8 @@ impl RecentRefusal {
                 };
                 (later.wait > 0).then(|| later.into())
             }
+            // No store decides about them.
+            StoredKind::Holds => None,
         }
     }
 }

@@ -52,6 +52,7 @@ fn rate(algorithm: Algorithm, events: &Events, now: u64) -> i64 {
             sum(start, now + 1) + (sum(start - SIZE, start) * left + of_size - 1) / of_size
         }
         Algorithm::Moving => sum(now - SIZE, now + 1),
+        Algorithm::Concurrency => unreachable!("its counters are no hits"),
         Algorithm::Elastic => {
             let (mut level, mut last) = (0, 0);
             for (at, hits) in events.iter().filter(|(at, _)| *at <= now) {
@@ -218,6 +219,7 @@ fn a_store_is_told_the_difference() {
             StoredKind::Log => {
                 MovingCount { hits: hits(5), oldest: clock.now(), age: 0, wait: 0 }.into()
             }
+            StoredKind::Holds => unreachable!("no store has holds"),
         };
         let answer = Answer {
             admitted: smallvec![true],

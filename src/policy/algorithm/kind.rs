@@ -17,10 +17,12 @@ pub enum StoredKind {
     Level(LevelKind),
     /// The hits of the last `size`, each with its time.
     Log,
+    /// The number of requests that are under way, and who holds them. No store has it.
+    Holds,
 }
 
 impl StoredKind {
-    /// All kinds; the bucket has rate 0.
+    /// All kinds that stores have; the bucket has rate 0.
     pub const ALL: &[StoredKind] = &[
         StoredKind::Windows,
         StoredKind::Level(LevelKind::Elastic),
@@ -41,6 +43,7 @@ impl StoredKind {
             StoredKind::Log => 2,
             // 3 was a bucket shared by all rates of a key.
             StoredKind::Level(LevelKind::Bucket(_)) => 4,
+            StoredKind::Holds => 5,
         }
     }
 
@@ -56,6 +59,7 @@ impl StoredKind {
             StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => {
                 size.millis()
             }
+            StoredKind::Holds => 0,
         }
     }
 
@@ -64,7 +68,10 @@ impl StoredKind {
     pub const fn at_rate(self, hits: Hits) -> StoredKind {
         match self {
             StoredKind::Level(LevelKind::Bucket(_)) => StoredKind::Level(LevelKind::Bucket(hits)),
-            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => self,
+            StoredKind::Windows
+            | StoredKind::Level(LevelKind::Elastic)
+            | StoredKind::Log
+            | StoredKind::Holds => self,
         }
     }
 
@@ -72,7 +79,10 @@ impl StoredKind {
     pub fn leak(self, size: WindowSize) -> Option<(u64, u64)> {
         match self {
             StoredKind::Level(LevelKind::Bucket(rate)) => Some(BucketLevel::leak(rate, size)),
-            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => None,
+            StoredKind::Windows
+            | StoredKind::Level(LevelKind::Elastic)
+            | StoredKind::Log
+            | StoredKind::Holds => None,
         }
     }
 
@@ -81,9 +91,10 @@ impl StoredKind {
     pub const fn changes_with_refusals(self) -> bool {
         match self {
             StoredKind::Level(LevelKind::Elastic) => true,
-            StoredKind::Windows | StoredKind::Level(LevelKind::Bucket(_)) | StoredKind::Log => {
-                false
-            }
+            StoredKind::Windows
+            | StoredKind::Level(LevelKind::Bucket(_))
+            | StoredKind::Log
+            | StoredKind::Holds => false,
         }
     }
 
@@ -91,7 +102,10 @@ impl StoredKind {
     pub fn to_word(self) -> u64 {
         let rate = match self {
             StoredKind::Level(LevelKind::Bucket(rate)) => rate.thousandths().unsigned_abs(),
-            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => 0,
+            StoredKind::Windows
+            | StoredKind::Level(LevelKind::Elastic)
+            | StoredKind::Log
+            | StoredKind::Holds => 0,
         };
         rate << 8 | u64::from(self.wire_id())
     }

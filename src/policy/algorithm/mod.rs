@@ -4,6 +4,7 @@
 //! own. All other code only passes an [`Algorithm`] on.
 
 mod bucket;
+mod concurrency;
 mod elastic;
 mod fixed;
 mod kind;
@@ -18,6 +19,8 @@ use core::fmt;
 
 pub use self::bucket::BucketLevel;
 use self::bucket::LeakyBucket;
+use self::concurrency::Concurrency;
+pub use self::concurrency::UnderWay;
 use self::elastic::Elastic;
 pub use self::elastic::ElasticCount;
 use self::fixed::Fixed;
@@ -47,6 +50,8 @@ pub enum Algorithm {
     Bucket,
     /// The window always ends now: exactly the hits of the last `size` count.
     Moving,
+    /// A request counts from its admission to its end.
+    Concurrency,
 }
 
 /// The error for a name of no algorithm. The message lists the names.
@@ -79,6 +84,9 @@ macro_rules! of_method {
             Algorithm::Elastic => Elastic::$function($size, &(*$reading).into() $(, $argument)*),
             Algorithm::Bucket => LeakyBucket::$function($size, &(*$reading).into() $(, $argument)*),
             Algorithm::Moving => Moving::$function($size, &(*$reading).into() $(, $argument)*),
+            Algorithm::Concurrency => {
+                Concurrency::$function($size, &(*$reading).into() $(, $argument)*)
+            }
         }
     };
 }
@@ -88,7 +96,7 @@ impl Algorithm {
     pub const ALL: [Algorithm; 4] =
         [Algorithm::Sliding, Algorithm::Fixed, Algorithm::Elastic, Algorithm::Moving];
 
-    /// The algorithm of `rate=`, which `window=` does not name.
+    /// The algorithm of `rate=`, which `window=` does not name. That of `concurrent=` is [`Algorithm::Concurrency`].
     pub const OF_RATES: Algorithm = Algorithm::Bucket;
 
     /// Returns the algorithm that reads levels of this kind.
@@ -105,6 +113,12 @@ impl Algorithm {
         matches!(self, Self::OF_RATES)
     }
 
+    /// Whether its limits are numbers of requests that are under way, without a window.
+    #[inline]
+    pub const fn is_of_concurrency(self) -> bool {
+        matches!(self, Algorithm::Concurrency)
+    }
+
     /// Returns the kind of stored state that the algorithm reads. A bucket has no rate yet ([`StoredKind::at_rate`]).
     #[inline]
     pub const fn kind(self) -> StoredKind {
@@ -113,6 +127,7 @@ impl Algorithm {
             Algorithm::Elastic => StoredKind::Level(LevelKind::Elastic),
             Algorithm::Bucket => StoredKind::Level(LevelKind::Bucket(Hits::ZERO)),
             Algorithm::Moving => StoredKind::Log,
+            Algorithm::Concurrency => StoredKind::Holds,
         }
     }
 
@@ -124,6 +139,7 @@ impl Algorithm {
             Algorithm::Elastic => "elastic",
             Algorithm::Bucket => "rate",
             Algorithm::Moving => "moving",
+            Algorithm::Concurrency => "concurrent",
         }
     }
 
@@ -135,6 +151,8 @@ impl Algorithm {
             Algorithm::Elastic => 2,
             Algorithm::Bucket => 4,
             Algorithm::Moving => 3,
+            // No store and no other process is asked about it.
+            Algorithm::Concurrency => 5,
         }
     }
 
@@ -159,6 +177,7 @@ impl Algorithm {
     pub const fn max_limit(self) -> Hits {
         match self {
             Algorithm::Moving => MovingCount::MAX_LIMIT,
+            Algorithm::Concurrency => concurrency::MAX_LIMIT,
             Algorithm::Sliding | Algorithm::Fixed | Algorithm::Elastic | Algorithm::Bucket => {
                 Hits::MAX
             }

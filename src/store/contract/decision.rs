@@ -152,7 +152,7 @@ impl AskedCounter {
     fn weight(&self) -> usize {
         match self.kind {
             StoredKind::Log => 4,
-            StoredKind::Windows | StoredKind::Level(_) => 1,
+            StoredKind::Windows | StoredKind::Level(_) | StoredKind::Holds => 1,
         }
     }
 }

@@ -54,7 +54,8 @@ impl<'q> AskedPlaces<'q> {
                     StoredKind::Level(LevelKind::Bucket(_)) => WindowSize::MIN,
                     StoredKind::Windows
                     | StoredKind::Level(LevelKind::Elastic)
-                    | StoredKind::Log => *size,
+                    | StoredKind::Log
+                    | StoredKind::Holds => *size,
                 },
                 measure: kind.measure(*size),
                 key,

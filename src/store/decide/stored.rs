@@ -45,7 +45,8 @@ impl StoredCount {
     /// Returns the state of a counter that the store does not have.
     pub(crate) fn none(kind: StoredKind) -> StoredCount {
         match kind {
-            StoredKind::Windows => StoredCount::windows(0, 0),
+            // No store is asked about holds.
+            StoredKind::Windows | StoredKind::Holds => StoredCount::windows(0, 0),
             StoredKind::Level(_) => StoredCount::Level(Level::default()),
             StoredKind::Log => StoredCount::Log(StoredLog::default()),
         }
@@ -177,7 +178,7 @@ fn level_kind(asked: &AskedCounter) -> LevelKind {
     match asked.kind {
         StoredKind::Level(kind) => kind,
         // Does not occur, since the stored state has the kind of the question.
-        StoredKind::Windows | StoredKind::Log => LevelKind::Elastic,
+        StoredKind::Windows | StoredKind::Log | StoredKind::Holds => LevelKind::Elastic,
     }
 }
 

@@ -331,9 +331,10 @@ impl CounterGroup<'_> {
     fn measure_for_script(&self) -> f64 {
         match self.kind {
             StoredKind::Level(LevelKind::Bucket(_)) => f64::from_bits(self.measure),
-            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => {
-                double(self.measure.cast_signed())
-            }
+            StoredKind::Windows
+            | StoredKind::Level(LevelKind::Elastic)
+            | StoredKind::Log
+            | StoredKind::Holds => double(self.measure.cast_signed()),
         }
     }
 
@@ -364,6 +365,8 @@ impl CounterGroup<'_> {
                 let counts = logs.map(|(hits, oldest)| StoredCount::log(hits, oldest));
                 Some(counts.collect())
             }
+            // No store is asked about them.
+            StoredKind::Holds => None,
         }
     }
 }

@@ -151,6 +151,7 @@ impl<'m> CounterTable<'m> {
                 self.add_to_level(kind, occupant, size, clock, value, admission)
             }
             StoredKind::Log => self.add_to_log(occupant, size, clock, value, admission),
+            StoredKind::Holds => self.hold(occupant, clock, admission),
         }
     }
 
@@ -291,6 +292,7 @@ impl<'m> CounterTable<'m> {
             StoredKind::Windows => {}
             StoredKind::Level(kind) => return self.read_level(kind, counter, key, clock),
             StoredKind::Log => return self.read_log(counter, key, asked, clock),
+            StoredKind::Holds => return self.read_held(counter, key),
         }
         let now = clock.now();
         let nothing = WindowCounts::of(counter.size.at(now), Hits::ZERO, Hits::ZERO).into();
@@ -335,6 +337,7 @@ impl<'m> CounterTable<'m> {
                 return self.refund_to_level(kind, counter.size, receipt);
             }
             StoredKind::Log => return self.refund_to_log(receipt),
+            StoredKind::Holds => return self.release(receipt),
         }
         if counter.is_synced {
             self.mark_dirty(receipt.column);

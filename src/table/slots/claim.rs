@@ -1,5 +1,6 @@
 //! Claims a slot: chooses the cheapest one, and holds it while it is prepared for its next use.
 
+use super::cells::leave;
 use super::columns::{WindowColumns, load};
 use super::level;
 use super::log;
@@ -89,12 +90,14 @@ impl<'m> CounterTable<'m> {
         Ok(claim)
     }
 
-    /// Evicts the counter that owns a part, before the part is claimed. Its other parts then belong
+    /// Closes a counter of holds, and evicts the counter that owns a part, before the slot is claimed. Its other parts then belong
     /// to no counter.
     #[cold]
     fn evict_owner(&self, slot: &'m Slot, old: Meta, cost: ClaimCost) -> Result<(), Lost> {
+        leave(Occupant { slot, meta: old })?;
         if let (true, ClaimCost::Evicted(..)) = (old.is_part(), cost) {
             let owner = self.owner_of(slot, old).ok_or(Lost)?;
+            leave(owner)?;
             return self.give_up(owner).then_some(()).ok_or(Lost);
         }
         Ok(())
@@ -143,6 +146,9 @@ impl<'m> CounterTable<'m> {
             SlotState::Free => ClaimCost::Free,
             SlotState::Busy(since) if since.is_over(ticks, CLAIM_MILLIS) => ClaimCost::Abandoned,
             SlotState::Busy(_) => ClaimCost::Busy,
+            SlotState::Counter if meta.is_of_holds() => {
+                cost_of_holds(Occupant { slot, meta }, ticks)
+            }
             SlotState::Counter => {
                 let occupant = Occupant { slot, meta };
                 let hits = match meta.size() {
@@ -165,6 +171,15 @@ impl<'m> CounterTable<'m> {
                 None => ClaimCost::Abandoned,
             },
         }
+    }
+}
+
+/// Returns the cost of claiming the counter of holds in `occupant` at `ticks`: with holds, more than any other's.
+fn cost_of_holds(occupant: Occupant<'_>, ticks: Ticks) -> ClaimCost {
+    let used = Ticks(occupant.slot.used.load(Relaxed));
+    match occupant.held() {
+        0 => ClaimCost::Evicted(Evicted::Ended, u32::MAX.wrapping_sub(used.until(ticks)), 0),
+        held => ClaimCost::Evicted(Evicted::Unsent, u32::MAX, u64::MAX << 32 | u64::from(held)),
     }
 }
 

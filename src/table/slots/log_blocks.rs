@@ -168,7 +168,12 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    fn free_block(&self, block: &'m Slot, meta: Meta, clock: &impl Clock) -> Result<(), Lost> {
+    pub(super) fn free_block(
+        &self,
+        block: &'m Slot,
+        meta: Meta,
+        clock: &impl Clock,
+    ) -> Result<(), Lost> {
         let ticks = Ticks::at(clock.now().0);
         let claim = self.claim(block, meta, ClaimCost::Abandoned, ticks)?;
         fail_point!("log.freeing");

@@ -3,11 +3,14 @@
 //! - [`probe`]: finds a slot; [`claim`], [`insertion`]: a slot for a new counter
 //! - [`columns`]: windows; [`level`]: levels; [`log`], [`log_chain`], [`log_blocks`],
 //!   [`log_search`]: logs
+//! - [`cells`], [`cell_blocks`]: holds, by process
 //! - [`admission`]: the condition under which hits are counted, and the result
 //! - [`names`], [`naming`], [`owner`]: the key of a synced counter, in slots of its own
 //! - [`dirty`]: marks changed counters; [`pushed`]: the hits that the store has
 
 pub(super) mod admission;
+pub(super) mod cell_blocks;
+pub(super) mod cells;
 pub(super) mod claim;
 pub(super) mod columns;
 pub(super) mod dirty;

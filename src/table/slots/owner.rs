@@ -67,6 +67,9 @@ impl<'m> CounterTable<'m> {
         if !owner.meta.is_log() || owner.meta.generation() != generation {
             return None;
         }
+        if owner.meta.is_of_holds() {
+            return Some(owner);
+        }
         // Without a chain, its first block is about to be linked.
         let is_left = tail_number(owner.slot).is_some_and(|tail| is_before(number, tail));
         (!is_left).then_some(owner)

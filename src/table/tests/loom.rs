@@ -93,6 +93,8 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
         },
         tags: leak(buckets),
         dirty: leak(1),
+        holders: leak(4),
+        marks: leak(1),
         buckets: leak::<Bucket>(buckets),
     };
     let table: &'static CounterTable = Box::leak(Box::new(CounterTable::over(parts)));

@@ -9,6 +9,10 @@ mod crash;
 #[cfg(all(test, not(loom)))]
 mod directory;
 #[cfg(all(test, not(loom)))]
+mod holds;
+#[cfg(all(test, loom))]
+mod holds_loom;
+#[cfg(all(test, not(loom)))]
 mod level;
 #[cfg(all(test, not(loom)))]
 mod log;

@@ -51,6 +51,7 @@ impl Fixture {
             StoredKind::Log => Algorithm::Moving,
             StoredKind::Level(LevelKind::Elastic) => Algorithm::Elastic,
             StoredKind::Level(LevelKind::Bucket(_)) => Algorithm::Bucket,
+            StoredKind::Holds => unreachable!("holds are not reset"),
         };
         let reading = table.read(&self.counter, self.key(), &self.clock);
         algorithm.rate(self.counter.size(), &reading).whole()

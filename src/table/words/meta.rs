@@ -5,7 +5,7 @@
 //! +------------------------------------+-----------------+-------+
 //! | detail, by state                   | generation      | state |
 //! +------------------------------------+-----------------+-------+
-//! counter:  35 bits of window size in milliseconds, 10 bits of namespace
+//! counter:  35 bits of window size in milliseconds (0 for holds), 10 bits of namespace
 //! busy:     32 bits of the time (ticks) at which the slot was claimed
 //! name:     16 bits of the owner's generation, 16 bits of the name's length in bytes; of a first part,
 //!           13 bits of the handovers of its words
@@ -98,7 +98,7 @@ const NAME: u64 = 4;
 const BLOCK: u64 = NAME | 1;
 /// A level, which is never synced.
 const LEVEL_COUNTER: u64 = COUNTER | 1 << 2;
-/// A log, which is never synced.
+/// A log, or a counter of holds, both of which have blocks and are never synced. Only a counter of holds has no size.
 const LOG_COUNTER: u64 = LEVEL_COUNTER | 1;
 const STATE_MASK: u64 = (1 << STATE_BITS) - 1;
 const STATE_BITS: u32 = 3;
@@ -138,9 +138,13 @@ impl Meta {
         let state = match kind {
             StoredKind::Windows => COUNTER,
             StoredKind::Level(_) => LEVEL_COUNTER,
-            StoredKind::Log => LOG_COUNTER,
+            StoredKind::Log | StoredKind::Holds => LOG_COUNTER,
         };
-        let detail = size.millis() | (namespace.0 as u64) << SIZE_BITS;
+        let size = match kind {
+            StoredKind::Holds => 0,
+            _ => size.millis(),
+        };
+        let detail = size | (namespace.0 as u64) << SIZE_BITS;
         Meta(state | detail << DETAIL)
     }
 
@@ -200,10 +204,16 @@ impl Meta {
         self.0 & STATE_MASK == LEVEL_COUNTER
     }
 
-    /// Returns whether this is a log.
+    /// Returns whether this is a log or a counter of holds.
     #[inline]
     pub(crate) const fn is_log(self) -> bool {
         self.0 & STATE_MASK == LOG_COUNTER
+    }
+
+    /// Returns whether this is a counter of holds.
+    #[inline]
+    pub(crate) const fn is_of_holds(self) -> bool {
+        self.is_log() && (self.0 >> DETAIL) & ((1 << SIZE_BITS) - 1) == 0
     }
 
     /// Returns whether this belongs to a counter in another slot.
@@ -267,7 +277,7 @@ impl Meta {
         Generation::from_bits((self.0 >> STATE_BITS) as u16)
     }
 
-    /// Returns the window size of a counter; `None` for other slots.
+    /// Returns the window size of a counter; `None` for other slots, and for holds.
     pub(crate) const fn size(self) -> Option<WindowSize> {
         if !self.is_counter() {
             return None;
@@ -357,6 +367,16 @@ mod tests {
         assert_eq!((meta.state(), meta.size()), (SlotState::Counter, Some(size)));
         assert!(meta.is_log() && meta.is_counter() && !meta.is_level() && !meta.is_part());
         assert!(!meta.is_local_counter() && !meta.is_synced());
+    }
+
+    #[test]
+    fn a_counter_of_holds_is_a_counter_without_a_size() {
+        let size = WindowSize::from_millis(1000).unwrap();
+        let meta = Meta::counter(NamespaceIndex(3), size, StoredKind::Holds);
+        assert_eq!((meta.state(), meta.size()), (SlotState::Counter, None));
+        assert!(meta.is_of_holds() && meta.is_counter() && !meta.is_level() && !meta.is_part());
+        assert_eq!(meta.namespace(), NamespaceIndex(3));
+        assert!(!Meta::counter(NamespaceIndex(3), size, StoredKind::Log).is_of_holds());
     }
 
     #[test]

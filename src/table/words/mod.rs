@@ -2,6 +2,7 @@
 //!
 //! - [`word`]: a window's column; [`meta`]: a slot's occupant; [`slot`]: the 64 bytes that contain
 //!   both
+//! - [`held`]: the words of a counter of holds
 //! - [`identity`]: the keyed hash under which hits count together
 //! - [`atomic`]: the atomics of the standard library, or of loom; [`fail`]: fail points
 //! - [`mapping`], [`system`]: the system's memory, clock and
@@ -9,6 +10,7 @@
 
 pub(crate) mod atomic;
 pub(crate) mod fail;
+pub(super) mod held;
 pub(super) mod identity;
 #[cfg(not(loom))]
 pub(super) mod mapping;

@@ -1,9 +1,11 @@
-//! The system's clock that all processes of the machine share, and its random numbers. The standard
-//! library has neither. A file of its own, as a boundary to the system.
+//! The system's clock that all processes of the machine share, its random numbers, and its processes. The standard
+//! library has none of them. A file of its own, as a boundary to the system.
 
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::io;
+use std::sync::Once;
 
 /// Returns the time since the machine started. It cannot be set, and is the same in all processes.
 pub fn uptime() -> Duration {
@@ -39,4 +41,78 @@ pub(crate) fn boot() -> [u64; 2] {
     let digits = text.chars().filter_map(|it| it.to_digit(16));
     let number = digits.fold(0_u128, |number, digit| number << 4 | u128::from(digit));
     [(number >> 64) as u64, number as u64]
+}
+
+/// Returns the number of times that a process was forked on the way to this one, since the first call.
+#[inline]
+pub(crate) fn forks() -> u64 {
+    FORKS.load(Relaxed)
+}
+
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn count_fork() {
+    FORKS.fetch_add(1, Relaxed);
+}
+
+/// A process: its id, and its start time in the kernel's ticks since the start of the machine, in one word. Never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessId(u64);
+
+/// Bits of the start time.
+const START_BITS: u32 = 42;
+const START_MASK: u64 = (1 << START_BITS) - 1;
+
+impl ProcessId {
+    /// Returns the calling process. From now on, [`forks`] differs in its children.
+    pub(crate) fn current() -> Option<ProcessId> {
+        static COUNTED: Once = Once::new();
+        COUNTED.call_once(|| {
+            // SAFETY: the function is async-signal-safe and lives as long as this library, which is never unloaded.
+            let _ = unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
+        });
+        let id = std::process::id();
+        // Without /proc, the start time is unknown, and so is not compared.
+        let start = statistics(id).map_or(0, |(_, start)| start);
+        (id != 0).then_some(ProcessId(u64::from(id) << START_BITS | start & START_MASK))
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> ProcessId {
+        ProcessId(bits)
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Returns whether the process has certainly ended. Only an `exact` answer distinguishes it from a later process with
+    /// its id, and from one that its parent has not waited for; it takes some ten microseconds.
+    pub(crate) fn has_ended(self, exact: bool) -> bool {
+        let id = u32::try_from(self.0 >> START_BITS).unwrap_or(0);
+        let Ok(pid) = libc::pid_t::try_from(id) else { return true };
+        // SAFETY: signal 0 is not sent, only checked.
+        let is_missing = unsafe { libc::kill(pid, 0) } != 0
+            && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+        if is_missing || !exact {
+            return is_missing;
+        }
+        let started = self.0 & START_MASK;
+        statistics(id).is_some_and(|(state, start)| {
+            matches!(state, "Z" | "X") || (started != 0 && start & START_MASK != started)
+        })
+    }
+}
+
+/// Returns the state and the start time of a process; `None` if they are unknown.
+fn statistics(id: u32) -> Option<(&'static str, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name before may have spaces and parentheses.
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = match fields.next()? {
+        "Z" => "Z",
+        "X" => "X",
+        _ => "",
+    };
+    Some((state, fields.nth(18)?.parse().ok()?))
 }

@@ -17,6 +17,7 @@ use crate::policy::algorithm::StoredKind;
 use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::policy::window::WindowSize;
+use crate::table::words::atomic::AtomicU64;
 use crate::table::words::atomic::Ordering::Relaxed;
 use crate::table::words::identity::Hasher;
 use crate::table::words::meta::{Meta, NamespaceIndex};
@@ -34,6 +35,8 @@ pub struct CounterTable<'m> {
     worker: AtomicUsize,
     /// The bell for early pushes.
     pub(crate) bell: OnceLock<Bell>,
+    /// The number under which this process holds requests: see `holders`.
+    pub(crate) holder: AtomicU64,
 }
 
 /// Wakes the thread of the worker with this number.
@@ -92,7 +95,13 @@ impl<'m> CounterTable<'m> {
 
     pub(crate) fn over(parts: Parts<'m>) -> Self {
         let hasher = Hasher::new(parts.secret);
-        CounterTable { parts, hasher, worker: AtomicUsize::new(0), bell: OnceLock::new() }
+        CounterTable {
+            parts,
+            hasher,
+            worker: AtomicUsize::new(0),
+            bell: OnceLock::new(),
+            holder: AtomicU64::new(0),
+        }
     }
 
     /// Sets the worker whose event counters this process increments. Workers that share a number
@@ -123,7 +132,7 @@ impl<'m> CounterTable<'m> {
             begins_with_hits: kind == StoredKind::Windows,
             number_mask: match kind {
                 StoredKind::Windows => u64::MAX,
-                StoredKind::Level(_) | StoredKind::Log => 0,
+                StoredKind::Level(_) | StoredKind::Log | StoredKind::Holds => 0,
             },
             mask,
             namespace,

@@ -12,6 +12,8 @@
 //! sketches   the most rejected keys, by namespace, while sketches last
 //! tags       one word per bucket: a tag of 7 bits for each slot, a version of 8
 //! dirty      a word per 48 slots: whether a synced counter has changed since its last flush
+//! holders    the processes that hold requests
+//! marks      a bit per slot: whether it may be a counter of holds
 //! buckets    slots of 64 bytes, WAYS to a bucket
 //! ```
 //!
@@ -27,6 +29,7 @@ use super::sketch::{MAX_ENTRIES, SketchHead, SketchKey, Sketches};
 use super::sync_slot::{MAX_RECORDS, Record, SyncSlot};
 use crate::policy::namespace::MAX_NAME_LEN;
 use crate::table::words::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::table::words::held::{HolderNumber, MARKS};
 use crate::table::words::meta::NamespaceIndex;
 use crate::table::words::slot::{Bucket, GROUP, Slot, WAYS};
 
@@ -101,7 +104,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// Version of everything in this file, and of the meaning of the words in slots.
-pub(super) const VERSION: u64 = 20;
+pub(super) const VERSION: u64 = 21;
 
 /// The regions of a table in memory.
 #[derive(Debug)]
@@ -139,6 +142,10 @@ pub(crate) struct Parts<'m> {
     pub(crate) tags: &'m [AtomicU64],
     /// A word for each group of slots: see `dirty`.
     pub(crate) dirty: &'m [AtomicU64],
+    /// The processes that hold requests.
+    pub(crate) holders: &'m [AtomicU64],
+    /// The marks of counters of holds: see `holders`.
+    pub(crate) marks: &'m [AtomicU64],
     pub(crate) buckets: &'m [Bucket],
 }
 
@@ -205,6 +212,7 @@ struct Geometry {
     sketches: usize,
     /// Entries of each sketch.
     sketch_entries: usize,
+    holders: usize,
     buckets: usize,
 }
 
@@ -236,6 +244,8 @@ impl Geometry {
         // A thousand in 4 MiB. Even in the largest zone, all can be scanned in some microseconds.
         let near = (size >> 12).clamp(8, 4096);
         let (sketches, sketch_entries) = sketches_of(len, directory);
+        // 256 processes in 1 MiB, of which those of previous configurations take some.
+        let holders = (size >> 12).clamp(16, HolderNumber::MOST);
         let fixed = size_of::<Header>()
             .saturating_add(near.saturating_mul(size_of::<NearCell>()))
             .saturating_add(sketches.saturating_mul(sketch_len(sketch_entries)))
@@ -245,11 +255,13 @@ impl Geometry {
             .saturating_add(counted_rates.saturating_mul(size_of::<CountedRateWords>()))
             .saturating_add(shards.saturating_mul(size_of::<SyncSlot>()))
             .saturating_add(buffers.saturating_mul(buffer))
+            .saturating_add(holders.saturating_mul(size_of::<AtomicU64>()))
             // Upper bound for aligning the directory, the lines of namespaces and of the zone, the heads of
             // sketches and the buckets, and for rounding up.
             .saturating_add(align_of::<Slot>().saturating_mul(5))
-            .saturating_add(size_of::<AtomicU64>());
+            .saturating_add(size_of::<[AtomicU64; 2]>());
         let bucket = size_of::<AtomicU64>().saturating_add(size_of::<Bucket>());
+        let bucket = bucket.saturating_add(size_of::<AtomicU64>().saturating_mul(WAYS) / MARKS);
         // Several buckets share a word of dirty bits.
         let sharing = GROUP / WAYS;
         let group = bucket.saturating_mul(sharing).saturating_add(size_of::<AtomicU64>());
@@ -275,6 +287,7 @@ impl Geometry {
             near,
             sketches,
             sketch_entries,
+            holders,
             buckets,
         })
     }
@@ -439,6 +452,8 @@ impl<'m> Parts<'m> {
                 },
                 tags: carver.next(geometry.buckets)?,
                 dirty: carver.next(dirty_words(geometry.buckets))?,
+                holders: carver.next(geometry.holders)?,
+                marks: carver.next(geometry.buckets.saturating_mul(WAYS).div_ceil(MARKS))?,
                 buckets: carver.next(geometry.buckets)?,
             };
             Ok((header, parts))
@@ -454,7 +469,7 @@ mod tests {
     fn a_zone_of_any_size_is_used_well() {
         // The smallest zone has 8 pages, of which nginx uses at least one.
         for (len, percent) in [
-            (7 * 4096, 60),
+            (7 * 4096, 58),
             (100_000, 65),
             // 64 namespaces with 16 shards each take an eighth of it.
             (1 << 20, 71),

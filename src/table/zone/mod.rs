@@ -7,6 +7,7 @@
 //! - [`sketch`], [`sketch_name`]: the most rejected keys
 //! - [`directory`]: the namespaces' entries; [`named`]: words with names; [`node`]: the node's
 //!   identity
+//! - [`holders`]: the processes that hold requests
 //! - [`sync_slot`], [`sync_state`], [`lease`], [`buffers`]: the words of a sync, and the right to
 //!   write them
 //! - [`near_cell`]: cells of counters near their limits
@@ -17,6 +18,7 @@ pub(super) mod counter_table;
 pub(super) mod directory;
 pub(super) mod event_lines;
 pub(super) mod events;
+pub(super) mod holders;
 pub(super) mod layout;
 pub(super) mod lease;
 #[cfg(not(loom))]

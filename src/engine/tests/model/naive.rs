@@ -20,7 +20,7 @@ pub(super) fn is_within(
     let weighed = match algorithm {
         Algorithm::Sliding => thousandths(counts.previous) * (size - i128::from(counts.elapsed)),
         Algorithm::Fixed => 0,
-        Algorithm::Elastic | Algorithm::Bucket | Algorithm::Moving => {
+        Algorithm::Elastic | Algorithm::Bucket | Algorithm::Moving | Algorithm::Concurrency => {
             unreachable!("its counters are no windows")
         }
     };

@@ -157,6 +157,7 @@ impl Model {
                 }
                 .into()
             }
+            StoredKind::Holds => unreachable!("no store has holds"),
         }
     }
 
@@ -194,6 +195,7 @@ impl Model {
                 level.hits = level.hits.plus(charge).max(Hits::ZERO);
             }
             StoredKind::Log => self.log(asked, now).charge(now.0, charge.thousandths()),
+            StoredKind::Holds => unreachable!("no store has holds"),
         }
     }
 }

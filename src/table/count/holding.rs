@@ -1,0 +1,156 @@
+//! Holds and releases requests, for limits on how many of a key are under way.
+//!
+//! A hold is one compare-and-swap of the key's [total](crate::table::words::held), which checks the limit. So a limit is
+//! exact on the node.
+
+use crate::policy::algorithm::{Reading, UnderWay};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, WindowSize};
+use crate::table::slots::admission::{Admission, Counted, Receipt};
+use crate::table::slots::cells::total_word;
+use crate::table::words::atomic::Ordering::Acquire;
+use crate::table::words::fail::fail_point;
+use crate::table::words::held::{HeldCell, HeldTotal, HoldChange, HolderNumber};
+use crate::table::words::slot::Occupant;
+use crate::table::words::word::Stamp;
+use crate::table::zone::counter::{Counter, Key};
+use crate::table::zone::counter_table::CounterTable;
+
+fn reading(count: u32) -> Reading {
+    UnderWay(Hits::from_thousandths(i64::from(count).saturating_mul(1000))).into()
+}
+
+impl<'m> CounterTable<'m> {
+    /// Holds a request if `admission` allows it. `None`, without a hold, if the slot has another occupant by now.
+    #[inline]
+    pub(super) fn hold(
+        &self,
+        occupant: Occupant<'m>,
+        clock: &impl Clock,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        match self.holder() {
+            Some(holder) => self.hold_as(holder, occupant, clock, admission),
+            // More processes than a zone has numbers: these requests do not count.
+            None => Some(Counted::unknown()),
+        }
+    }
+
+    /// Holds a request as [`CounterTable::hold`] does, for the process with number `holder`.
+    #[inline]
+    pub(crate) fn hold_as(
+        &self,
+        holder: HolderNumber,
+        occupant: Occupant<'m>,
+        clock: &impl Clock,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        loop {
+            let total = occupant.total()?;
+            if total.is_closed() {
+                // The process that closed it may have been killed.
+                self.give_up(occupant);
+                return None;
+            }
+            let before = reading(total.count());
+            let is_admitted = admission.admits(WindowSize::MIN, &before, Hits::ONE);
+            if !is_admitted || total.count() == HeldTotal::MOST {
+                return Some(Counted::refused(before));
+            }
+            if total.is_new() {
+                self.mark(occupant.slot);
+            }
+            self.complete(occupant, total);
+            let cell = self.cell_of(occupant, holder);
+            let Some(cell) = cell.or_else(|| self.add_cell(occupant, holder, clock)) else {
+                // Without a cell, the hold of a killed process would never end: it does not count.
+                return occupant.is_there().then(Counted::unknown);
+            };
+            let cell = HeldCell::from_bits(cell.load(Acquire));
+            if occupant.replace_total(total, total.after(HoldChange::Taken, holder, cell)).is_err()
+            {
+                continue;
+            }
+            fail_point!("hold.taken");
+            if !occupant.is_there() {
+                return None;
+            }
+            occupant.touch(clock.now());
+            let receipt = Receipt {
+                column: total_word(occupant.slot),
+                stamp: Stamp::from_bits(occupant.meta.generation().bits()),
+                value: Hits::ONE,
+            };
+            return Some(Counted::admitted(before, receipt));
+        }
+    }
+
+    /// Releases a hold of this process. Returns `false` if it is gone: the counter was evicted.
+    pub(super) fn release(&self, receipt: &Receipt<'m>) -> bool {
+        let occupant = self.occupant_of_hold(receipt);
+        occupant.zip(self.holder()).is_some_and(|(it, holder)| self.release_as(holder, it))
+    }
+
+    /// Returns the counter of a hold, unless the slot has another occupant by now.
+    pub(crate) fn occupant_of_hold(&self, receipt: &Receipt<'m>) -> Option<Occupant<'m>> {
+        let occupant = Occupant::of(self.slot_at(self.index_of(receipt.column))?);
+        let Occupant { meta, .. } = occupant;
+        (meta.is_of_holds() && meta.generation().bits() == receipt.stamp.bits()).then_some(occupant)
+    }
+
+    /// Releases a hold of the process with number `holder`. Returns `false` if it has none.
+    pub(crate) fn release_as(&self, holder: HolderNumber, occupant: Occupant<'m>) -> bool {
+        while let Some(total) = occupant.total() {
+            self.complete(occupant, total);
+            let Some(cell) = self.cell_of(occupant, holder) else { return false };
+            let cell = HeldCell::from_bits(cell.load(Acquire));
+            // Never below zero, even if another process took this one for ended.
+            if cell.count() == 0 {
+                // The total may have changed since: only together do they count.
+                match occupant.total() == Some(total) {
+                    true => return false,
+                    false => continue,
+                }
+            }
+            let new = total.after(HoldChange::Released, holder, cell);
+            if occupant.replace_total(total, new).is_ok() {
+                fail_point!("hold.released");
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Gives back all that the process with number `holder` holds of a key. `has_ended` is asked whether it still has its
+    /// number and has ended. Several processes may do this at once, and one that was stopped may go on: each change is
+    /// one of the total that was read before the question.
+    pub(crate) fn recover(
+        &self,
+        occupant: Occupant<'m>,
+        holder: HolderNumber,
+        has_ended: impl Fn() -> bool,
+    ) {
+        while let Some(total) = occupant.total() {
+            self.complete(occupant, total);
+            let Some(cell) = self.cell_of(occupant, holder) else { return };
+            let cell = HeldCell::from_bits(cell.load(Acquire));
+            let is_settled = occupant.total() == Some(total);
+            if is_settled && (cell.count() == 0 || !has_ended()) {
+                return;
+            }
+            fail_point!("hold.recovering");
+            if is_settled {
+                let new = total.after(HoldChange::Recovered, holder, cell);
+                // If it fails, the next turn sees why; else it completes the change.
+                let _ = occupant.replace_total(total, new);
+                fail_point!("hold.recovered");
+            }
+        }
+    }
+
+    /// Returns how many requests of `key` are under way.
+    pub(super) fn read_held(&self, counter: &Counter, key: Key<'_>) -> Reading {
+        let found = self.find(counter.identity(key));
+        found.map_or_else(Reading::default, |it| reading(it.held()))
+    }
+}
