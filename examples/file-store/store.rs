@@ -108,7 +108,7 @@ impl Strategy for FileStore {
         size: WindowSize,
         window: u64,
     ) -> Result<Hits, StoreError> {
-        let counter = Counter { size: size.millis(), window, key: key.to_vec() };
+        let counter = Counter { size: size.bits(), window, key: key.to_vec() };
         let contents = self.read(shard)?;
         let from = (counter.clone(), [0; 2], 0);
         let rows = contents.rows.range(from..);
@@ -205,7 +205,7 @@ fn epoch(contents: &Contents) -> Option<Epoch> {
 }
 
 fn counter(diff: &Diff) -> Counter {
-    Counter { size: diff.size.millis(), window: diff.window, key: diff.key.clone() }
+    Counter { size: diff.size.bits(), window: diff.window, key: diff.key.clone() }
 }
 
 fn row(diff: &Diff, BatchId(batch): BatchId, now: u64) -> Row {
@@ -225,7 +225,7 @@ fn counts_of(contents: &Contents, of: Epoch, windows: &[(WindowSize, u64)]) -> V
     }
     let is_present = epoch(contents) == Some(of);
     let counts = sums.into_iter().filter_map(|(counter, sum)| {
-        let size = WindowSize::from_millis(counter.size)?;
+        let size = WindowSize::from_bits(counter.size)?;
         let is_asked = is_present && windows.contains(&(size, counter.window));
         is_asked.then(|| Count {
             key: counter.key.clone(),

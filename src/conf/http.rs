@@ -7,6 +7,7 @@ use super::configuration::{StoreConf, ZoneConf};
 use super::namespace::NamespaceOptions;
 use super::namespace::block::NamespaceOptionsBuilder;
 use super::store_options::read_files;
+use super::timezone::LevelZone;
 use super::words::block::{Block, ReadBlock, Set, block_name, is_defined};
 use super::words::message::{ConfError, Origin};
 use super::words::nginx::{Files as _, Nginx};
@@ -28,6 +29,8 @@ pub struct HttpConf {
     pub(super) namespaces: Vec<NamespaceText>,
     /// Places of the rules, in the order of the configuration.
     pub(super) rules: Vec<Origin>,
+    /// The time zone of `http`, for windows that namespaces list.
+    pub(super) zone: LevelZone,
     /// Whether any level decides after access control.
     pub(super) has_precontent: bool,
     /// Whether any rule charges hits when the response is known (`charge=`).
@@ -68,6 +71,8 @@ pub(super) struct Definition {
 pub(super) struct NamespaceUse {
     pub(super) origin: Origin,
     pub(super) size: WindowSize,
+    /// The time zone of the rule's level.
+    zone: LevelZone,
     /// The size as written; the time unit if the limit is a rate.
     pub(super) window: Box<str>,
     pub(super) algorithm: Algorithm,
@@ -144,6 +149,7 @@ impl HttpConf {
         &mut self,
         name: &str,
         (quotas, has_list): (&[Quota<'_>], bool),
+        zone: &LevelZone,
         algorithm: Algorithm,
         counter: Option<&str>,
         origin: &Origin,
@@ -152,8 +158,9 @@ impl HttpConf {
         let uses = quotas.iter().map(|quota| NamespaceUse {
             origin: origin.clone(),
             size: quota.size,
+            zone: zone.clone(),
             window: shown(quota.window).into(),
-            algorithm,
+            algorithm: quota.algorithm(algorithm),
             rate: match quota.hits {
                 QuotaHits::Constant(hits) => Some(hits).filter(|_| algorithm.is_of_rates()),
                 QuotaHits::Variable(_) => None,
@@ -169,6 +176,20 @@ impl HttpConf {
             }));
         }
         number
+    }
+
+    /// Gives windows of the calendar their time zones, once all of `http` was read.
+    pub(super) fn find_zones(&mut self) {
+        for namespace in &mut self.namespaces {
+            for it in &mut namespace.uses {
+                it.size = it.size.in_zone(it.zone.get());
+            }
+            if let Some(Definition { options, .. }) = &mut namespace.definition {
+                for size in &mut options.window_sizes {
+                    *size = size.in_zone(self.zone.get());
+                }
+            }
+        }
     }
 
     /// Records the variables in the words of a directive.

@@ -1,6 +1,7 @@
 //! Limits that are a list in a variable: `limits=$variable`.
 
 use crate::policy::algorithm::Algorithm;
+use crate::policy::calendar::CalendarZone;
 use crate::policy::hits::{Hits, ParseHitsError};
 use crate::policy::options::shown;
 use crate::policy::window::WindowSize;
@@ -15,6 +16,8 @@ pub struct LimitList<T> {
     pub text: T,
     /// The list in place of a wrong one; empty if the rule then does not apply.
     pub default: WindowHits,
+    /// The time zone of its windows of the calendar; `None` while that of the level is not known.
+    pub zone: Option<&'static CalendarZone>,
     /// The windows of the namespace, once they are known. The rule has a limit for each.
     pub sizes: Vec<WindowSize>,
 }
@@ -55,6 +58,12 @@ impl WindowHits {
         }
     }
 
+    /// Gives windows of the calendar their time zone.
+    fn in_zone(self, zone: &CalendarZone) -> WindowHits {
+        let limits = self.0.into_iter();
+        WindowHits(limits.map(|(size, hits)| (size.in_zone(zone), hits)).collect())
+    }
+
     /// Returns the hits of a window; `None` if the list has no limit for it.
     pub fn of(&self, size: WindowSize) -> Option<Hits> {
         let WindowHits(limits) = self;
@@ -82,13 +91,21 @@ impl WindowHits {
 }
 
 impl<T> LimitList<T> {
+    /// Gives windows of the calendar the zone of the level, unless the rule has a `tz=`.
+    pub(crate) fn find_zone(&mut self, of_level: &'static CalendarZone) {
+        let zone = self.zone.unwrap_or(of_level);
+        self.zone = Some(zone);
+        self.default = core::mem::take(&mut self.default).in_zone(zone);
+    }
+
     /// Parses a request's list.
     ///
     /// # Errors
     ///
     /// The reason, as the end of a message.
     pub fn parse(&self, text: &[u8], algorithm: Algorithm) -> Result<WindowHits, String> {
-        let limits = WindowHits::parse(text, algorithm)?;
+        let limits =
+            WindowHits::parse(text, algorithm)?.in_zone(self.zone.unwrap_or(CalendarZone::utc()));
         limits.check(&self.sizes)?;
         Ok(limits)
     }

@@ -29,6 +29,7 @@ pub mod reader;
 mod resolve;
 pub mod rule;
 pub mod store_options;
+mod timezone;
 mod zone;
 
 pub mod review;

@@ -8,6 +8,7 @@ use super::level::rules::{Cost, OwnKey, Rule, RuleLimit};
 use super::limit_list::LimitList;
 use super::review::{WindowLimits, warn_of_rule};
 use super::rule::{CostText, LimitsText, RuleText};
+use super::timezone::LevelZone;
 use super::words::message::{ConfError, Message};
 use super::words::nginx::Nginx;
 use super::words::parameter::Parameter;
@@ -28,13 +29,13 @@ pub(super) fn read<T, N: Nginx<Text = T>>(
     if level.rules.as_ref().is_some_and(|rules| is_off || rules.is_off()) {
         return Err("\"off\" goes with no other \"ratelimit\" on its level".into());
     }
-    let rules = level.rules.get_or_insert_with(Rc::default);
+    level.rules.get_or_insert_with(Rc::default);
     if is_off {
         return Ok(());
     }
-    let rule = Rule::read(nginx, http, words)?;
+    let rule = Rule::read(nginx, http, &level.zone, words)?;
     // Rules are shared only later, when levels inherit.
-    match Rc::get_mut(rules).map(|rules| rules.push(rule)) {
+    match level.rules.as_mut().and_then(Rc::get_mut).map(|rules| rules.push(rule)) {
         Some(Err(name)) => Err(format!(
             "the name \"{name}\" is duplicate: expected one that no other rule of this level has"
         )
@@ -48,6 +49,7 @@ impl<T> Rule<T> {
     fn read<N: Nginx<Text = T>>(
         nginx: &mut N,
         http: &mut HttpConf,
+        zone: &LevelZone,
         words: &[&[u8]],
     ) -> Result<Rule<T>, ConfError> {
         let rule = RuleText::parse(words)?;
@@ -75,10 +77,11 @@ impl<T> Rule<T> {
         };
 
         let list = match rule.limits {
-            Some(LimitsText { text, ref default }) => Some((
+            Some(LimitsText { text, ref default, zone }) => Some((
                 LimitList {
                     text: text::compile(nginx, text)?,
                     default: default.clone(),
+                    zone,
                     sizes: Vec::new(),
                 },
                 rule.algorithm,
@@ -93,6 +96,7 @@ impl<T> Rule<T> {
             namespace: http.use_namespace(
                 rule.namespace,
                 (&rule.quotas, rule.limits.is_some()),
+                zone,
                 rule.algorithm,
                 rule.counter.own(),
                 &origin,
@@ -125,7 +129,7 @@ impl<T> RuleLimit<T> {
             limit: Limit {
                 name: rule.name.unwrap_or_default().into(),
                 size: quota.size,
-                algorithm: rule.algorithm,
+                algorithm: quota.algorithm(rule.algorithm),
                 burst: rule.burst,
             },
             hits: match quota.hits {

@@ -33,7 +33,7 @@ pub enum DirectiveContext {
 }
 
 /// The directives, in the order of the reference.
-pub const DIRECTIVES: [ConfDirective; 15] = [
+pub const DIRECTIVES: [ConfDirective; 16] = [
     of(c"ratelimit_zone", DirectiveContext::Http),
     block(c"ratelimit_store"),
     block(c"ratelimit_namespace"),
@@ -42,6 +42,7 @@ pub const DIRECTIVES: [ConfDirective; 15] = [
     of(c"ratelimit_count_rejected", DirectiveContext::Anywhere),
     of(c"ratelimit_status", DirectiveContext::Anywhere),
     of(c"ratelimit_message", DirectiveContext::Anywhere),
+    of(c"ratelimit_timezone", DirectiveContext::Anywhere),
     of(c"ratelimit_dry_run", DirectiveContext::Anywhere),
     of(c"ratelimit_log_level", DirectiveContext::Anywhere),
     of(c"ratelimit_headers", DirectiveContext::Anywhere),
@@ -85,6 +86,11 @@ impl<N: Nginx> ConfReader<'_, N> {
             "ratelimit_namespace" => http.read_namespace(nginx, words),
             "ratelimit_key" => level.set_key(nginx, words),
             "ratelimit" => ratelimit::read(nginx, http, level, words),
+            "ratelimit_timezone" => level.zone.set(words).map(|()| {
+                if level.zone.is_outermost() {
+                    http.zone = level.zone.clone();
+                }
+            }),
             "ratelimit_message" => level.set_body(nginx, words),
             "ratelimit_api" => level.set_api(nginx, words).map(|may_write| {
                 http.has_callers |= may_write;

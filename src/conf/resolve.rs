@@ -19,6 +19,7 @@ impl HttpConf {
     /// If a name has no definition, or a zone is too small.
     pub fn resolve(mut self, nginx: &mut impl Nginx) -> Result<Configuration, ConfError> {
         self.check_variables(nginx)?;
+        self.find_zones();
         self.has_callers |= nginx.has_callers();
         let default = self.default_namespace();
         let warn = &mut |warning| nginx.warn(warning);
@@ -96,9 +97,8 @@ impl HttpConf {
             );
             warn(definition.block.message(None, message));
         }
-        if let Some(warning) =
-            namespace.window_sizes().first().and_then(|size| options.sync_rate_warning(*size))
-        {
+        let smallest = namespace.window_sizes().into_iter().min_by_key(|size| size.longest());
+        if let Some(warning) = smallest.and_then(|size| options.sync_rate_warning(size)) {
             warn(definition.block.message(Some(warning.directive), warning.message));
         }
         Ok(resolved(zone, store, options.clone()))
@@ -151,8 +151,12 @@ fn check_windows(namespace: &NamespaceText, options: &NamespaceOptions) -> Resul
     let listed = &options.window_sizes;
     let mut uses = namespace.uses.iter();
     let other = uses.find(|it| !it.is_rate() && !listed.is_empty() && !listed.contains(&it.size));
-    let Some(NamespaceUse { origin, window, .. }) = other else {
+    let Some(NamespaceUse { origin, window, size, .. }) = other else {
         return Ok(());
+    };
+    let window = match size.is_of_calendar() {
+        true => size.to_string().into(),
+        false => window.clone(),
     };
     let expected = listed.iter().map(ToString::to_string);
     let message = format!(

@@ -8,7 +8,8 @@ use super::rule::{CostText, RuleText};
 use super::words::message::Message;
 use super::words::nginx::Nginx;
 use super::words::text::is_in_name;
-use crate::policy::algorithm::Algorithm;
+use crate::policy::algorithm::{Algorithm, StoredKind};
+use crate::policy::calendar::CalendarZone;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Quota, QuotaHits};
 use crate::policy::options::shown;
@@ -90,6 +91,18 @@ impl WindowLimits {
             WindowLimits { counters, size, hits }
         });
         limits.collect()
+    }
+}
+
+impl WindowLimits {
+    /// Gives a window of the calendar without a time zone this one.
+    pub(crate) fn find_zone(&mut self, zone: &CalendarZone) {
+        self.size = self.size.in_zone(zone);
+        if let LimitedCounters::Known(_, measure) = &mut self.counters
+            && self.size.is_of_calendar()
+        {
+            *measure = StoredKind::Windows.measure(self.size);
+        }
     }
 }
 

@@ -36,7 +36,7 @@ static CONTEXT: ngx_http_module_t = ngx_http_module_t {
     init_main_conf: Some(init_main_conf),
     create_srv_conf: None,
     merge_srv_conf: None,
-    create_loc_conf: Some(Module::create_loc_conf),
+    create_loc_conf: Some(create_loc_conf),
     merge_loc_conf: Some(merge_loc_conf),
 };
 
@@ -122,6 +122,25 @@ unsafe extern "C" fn init_main_conf(cf: *mut ngx_conf_t, conf: *mut c_void) -> *
                 let result = main.resolve(conf).and_then(|()| find_windows(conf));
                 conf.outcome(result)
             })
+        }
+    })
+}
+
+/// Runs when nginx begins to read `http`, or a level within another one.
+unsafe extern "C" fn create_loc_conf(cf: *mut ngx_conf_t) -> *mut c_void {
+    guard(ptr::null_mut(), || {
+        // SAFETY: nginx passes the configuration that it is reading. The result is a new value of
+        // this type, or null if there is no memory.
+        unsafe {
+            let created = Module::create_loc_conf(cf);
+            if let Some(level) = created.cast::<LocationConf>().as_mut() {
+                Conf::with(cf, |conf| {
+                    // nginx creates a level while it is still in the level around it.
+                    let around = conf.is_in_http().then(|| Module::location_conf(conf));
+                    level.begin_within(around.flatten());
+                });
+            }
+            created
         }
     })
 }

@@ -4,6 +4,7 @@ use core::cmp::Ordering;
 use core::fmt;
 
 use super::algorithm::{Algorithm, BucketLevel, Reading};
+use super::calendar::CalendarUnit;
 use super::hits::{self, Hits, ParseHitsError};
 use super::window::{ParseWindowError, WindowSize};
 
@@ -53,7 +54,7 @@ const SECOND: WindowSize = match WindowSize::from_millis(1000) {
 impl Limit {
     /// Creates a limit in windows of this size in `namespace`.
     pub fn in_windows(namespace: &str, size: WindowSize, algorithm: Algorithm) -> Limit {
-        let name = format!("{namespace}-{size}").into();
+        let name = format!("{namespace}-{}", size.name()).into();
         Limit { name, size, algorithm, burst: Burst::default() }
     }
 
@@ -118,6 +119,11 @@ pub enum QuotaHits<'a> {
 }
 
 impl<'a> Quota<'a> {
+    /// Returns the algorithm of the limit in a rule with `algorithm`: windows of the calendar are fixed.
+    pub fn algorithm(&self, algorithm: Algorithm) -> Algorithm {
+        algorithm.of_size(self.size)
+    }
+
     /// Parses `hits/window`, such as `5/10s`, `0.5/1m` or `$hits/1h`.
     ///
     /// # Errors
@@ -155,6 +161,10 @@ impl<'a> Quota<'a> {
             "h" | "hour" => "1h",
             "d" | "day" => "1d",
             other => other,
+        };
+        let window = match CalendarUnit::meant_by(window) {
+            Some(unit) => unit.name(),
+            None => window,
         };
         let meant = format!("{hits}/{window}");
         Quota::parse(meant.as_bytes()).is_ok().then_some(meant)
@@ -346,11 +356,17 @@ mod tests {
                 "0.0001/10s",
                 "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable",
             ),
-            ("5/", "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5"),
-            ("5/10x", "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5"),
+            (
+                "5/",
+                "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month",
+            ),
+            (
+                "5/10x",
+                "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month",
+            ),
             (
                 "5/10s/1",
-                "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5",
+                "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month",
             ),
         ] {
             assert_eq!(Quota::parse(text.as_bytes()).unwrap_err().to_string(), message, "{text}");

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
+pub mod calendar;
 pub(crate) mod fnv;
 pub mod headers;
 pub mod hits;

@@ -168,7 +168,12 @@ impl<'a> Directive<'a> {
         self.words.iter().map(|word| self.read(word, syntax)).collect()
     }
 
-    fn read<T>(&self, word: &[u8], syntax: &Syntax<T>) -> Result<T, OptionError> {
+    /// Parses a word of the directive.
+    ///
+    /// # Errors
+    ///
+    /// If `syntax` does not accept it.
+    pub fn read<T>(&self, word: &[u8], syntax: &Syntax<T>) -> Result<T, OptionError> {
         (syntax.read)(word).ok_or_else(|| {
             let shown = (!syntax.is_secret).then(|| shown_without_password(word));
             self.invalid(shown.as_deref(), syntax.expected)

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
+use super::calendar::{CalendarUnit, CalendarWindow, CalendarZone, UTC};
+
 /// The greatest difference in milliseconds between the clocks of two processes, unless a clock was set.
 pub const CLOCK_SKEW: u64 = 1000;
 
@@ -35,9 +37,18 @@ pub trait Clock {
     fn fresh(&self) -> UnixMillis;
 }
 
-/// The size of a window: 1 ms to 366 days.
+/// The size of a window: 1 ms to 366 days, or a unit of the calendar in a time zone.
+///
+/// A number of 35 bits: milliseconds, or above those a unit and the id of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WindowSize(NonZeroU64);
+
+/// The smallest number of a calendar window, above all milliseconds. Its upper two bits of the 31 that follow are the
+/// unit, the others the zone.
+const CALENDAR: u64 = 0xf << 31;
+const _: () = assert!(WindowSize::MAX_MILLIS < CALENDAR && CalendarZone::ID_BITS + 2 == 31);
+/// The id of the zone of a window whose zone is not known yet: no name has it.
+const NO_ZONE: u64 = 0;
 
 impl WindowSize {
     /// The smallest size: 1 ms.
@@ -45,6 +56,9 @@ impl WindowSize {
 
     /// The largest size in milliseconds: 366 days.
     pub const MAX_MILLIS: u64 = 366 * DAY;
+
+    /// The number of bits of any size.
+    pub const BITS: u32 = 35;
 
     /// Returns a window of `millis` milliseconds, if that is in the range.
     pub const fn from_millis(millis: u64) -> Option<WindowSize> {
@@ -54,15 +68,81 @@ impl WindowSize {
         }
     }
 
-    /// Returns the size in milliseconds.
+    /// Returns the window of a calendar unit in `zone`.
+    pub fn of_calendar(unit: CalendarUnit, zone: &CalendarZone) -> WindowSize {
+        WindowSize::in_zone_of_id(unit, zone.id().into())
+    }
+
+    fn in_zone_of_id(unit: CalendarUnit, zone: u64) -> WindowSize {
+        let bits = CALENDAR | (unit as u64) << CalendarZone::ID_BITS | zone;
+        WindowSize(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// Returns the window with the zone `zone` if it is one of the calendar without a zone, as [`WindowSize::parse`]
+    /// returns them.
+    pub fn in_zone(self, zone: &CalendarZone) -> WindowSize {
+        match self.unit() {
+            Some(unit) if self.zone_id() == NO_ZONE => WindowSize::of_calendar(unit, zone),
+            _ => self,
+        }
+    }
+
+    /// Returns the window with these bits: see [`WindowSize::bits`]. `None` if there is none, or if this process does
+    /// not know its time zone.
+    pub fn from_bits(bits: u64) -> Option<WindowSize> {
+        if bits < CALENDAR {
+            return WindowSize::from_millis(bits);
+        }
+        let size = WindowSize(NonZeroU64::new(bits)?);
+        (bits >> Self::BITS == 0 && size.zone().is_some()).then_some(size)
+    }
+
+    /// Returns the number that stands for the window in memory, messages and stores: the milliseconds, or a larger one
+    /// for the calendar.
+    pub const fn bits(self) -> u64 {
+        self.0.get()
+    }
+
+    /// Returns the size in milliseconds. For a window of the calendar, this is longer than it ever is; only the
+    /// algorithm that it always has can tell its length ([`WindowSize::length_of`]).
     pub const fn millis(self) -> u64 {
         self.0.get()
     }
 
-    /// Returns the size in milliseconds, which is never 0.
+    /// Returns the size in milliseconds, which is never 0, as [`WindowSize::millis`] does.
     #[inline]
     pub const fn nonzero_millis(self) -> NonZeroU64 {
         self.0
+    }
+
+    /// Returns an upper bound of the size in milliseconds: the size itself unless it is one of the calendar.
+    pub fn longest(self) -> u64 {
+        self.unit().map_or(self.millis(), CalendarUnit::longest)
+    }
+
+    /// Whether the window is one of the calendar.
+    #[inline]
+    pub const fn is_of_calendar(self) -> bool {
+        self.bits() > Self::MAX_MILLIS
+    }
+
+    /// Returns the unit and the zone of a window of the calendar.
+    pub fn calendar(self) -> Option<(CalendarUnit, &'static CalendarZone)> {
+        self.unit().zip(self.zone())
+    }
+
+    fn unit(self) -> Option<CalendarUnit> {
+        let number = usize::try_from((self.bits() & !CALENDAR) >> CalendarZone::ID_BITS).ok()?;
+        CalendarUnit::ALL.get(number).copied().filter(|_| self.is_of_calendar())
+    }
+
+    const fn zone_id(self) -> u64 {
+        self.bits() & ((1 << CalendarZone::ID_BITS) - 1)
+    }
+
+    fn zone(self) -> Option<&'static CalendarZone> {
+        let id = u32::try_from(self.zone_id()).ok()?;
+        CalendarZone::of_id(id)
     }
 
     /// Returns the size in seconds, if that is a whole number.
@@ -70,26 +150,85 @@ impl WindowSize {
         if self.millis().is_multiple_of(1000) { Some(self.millis() / 1000) } else { None }
     }
 
-    /// Parses an nginx time (`500ms`, `1h30m`), or seconds with an optional fraction (`0.5`).
+    /// Parses an nginx time (`500ms`, `1h30m`), seconds with an optional fraction (`0.5`), or a unit of the calendar
+    /// (`month`), which then needs a zone: [`WindowSize::in_zone`].
     ///
     /// # Errors
     ///
-    /// [`ParseWindowError`] if `text` is neither, or not within 1 ms to 366 days.
+    /// [`ParseWindowError`] if `text` is none of these, or a time that is not within 1 ms to 366 days.
     pub fn parse(text: &[u8]) -> Result<WindowSize, ParseWindowError> {
+        if let Some(unit) = CalendarUnit::parse(text) {
+            return Ok(WindowSize::in_zone_of_id(unit, NO_ZONE));
+        }
         let millis = parse_time(text).ok_or(ParseWindowError)?;
         WindowSize::from_millis(millis).ok_or(ParseWindowError)
     }
 
-    /// Returns the position of `now` in its window. Windows start at multiples of their size.
+    /// Returns the name of the window in names of policies: [`WindowSize`]'s text without the zone.
+    pub fn name(self) -> String {
+        self.unit().map_or_else(|| self.to_string(), |unit| unit.name().into())
+    }
+
+    /// Returns the position of `now` in its window. Windows start at multiples of their size, or where the calendar
+    /// says.
     #[inline]
     pub fn at(self, now: UnixMillis) -> WindowPosition {
+        if self.is_of_calendar() {
+            return self.at_calendar(now);
+        }
+        self.at_multiple(now)
+    }
+
+    /// Returns the position of `now` in its window, as [`WindowSize::at`] does for windows that are not of the
+    /// calendar.
+    #[inline]
+    pub fn at_multiple(self, now: UnixMillis) -> WindowPosition {
         WindowPosition { number: now.0 / self.0, elapsed: now.0 % self.0 }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn at_calendar(self, now: UnixMillis) -> WindowPosition {
+        let Some((unit, zone)) = self.calendar() else { return self.at_multiple(now) };
+        let CalendarWindow { number, start, .. } = zone.window_at(unit, now.0);
+        WindowPosition { number, elapsed: now.0.saturating_sub(start) }
+    }
+
+    /// Returns the moment at which window `number` starts.
+    pub fn start_of(self, number: u64) -> UnixMillis {
+        UnixMillis(match self.calendar() {
+            Some((unit, zone)) => zone.window_of(unit, number).start,
+            None => number.saturating_mul(self.millis()),
+        })
+    }
+
+    /// Returns the moment at which window `number` has ended.
+    pub fn end_of(self, number: u64) -> UnixMillis {
+        UnixMillis(match self.calendar() {
+            Some((unit, zone)) => zone.window_of(unit, number).end,
+            None => number.saturating_add(1).saturating_mul(self.millis()),
+        })
+    }
+
+    /// Returns the length of window `number` in milliseconds.
+    #[inline]
+    pub fn length_of(self, number: u64) -> u64 {
+        if self.is_of_calendar() {
+            return self.end_of(number).0.saturating_sub(self.start_of(number).0);
+        }
+        self.millis()
     }
 }
 
-/// Writes the size in the largest unit that gives a whole number: `1m`, `90s`, `500ms`.
+/// Writes the size in the largest unit that gives a whole number: `1m`, `90s`, `500ms`; or a unit of the calendar, with
+/// its zone if that is not UTC: `month`, `day tz=Europe/Berlin`.
 impl fmt::Display for WindowSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(unit) = self.unit() {
+            f.write_str(unit.name())?;
+            let zone = self.zone().map(CalendarZone::name).filter(|name| *name != UTC);
+            return zone.map_or(Ok(()), |zone| write!(f, " tz={zone}"));
+        }
         let units = [("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND)];
         let whole = units.iter().find(|(_, unit)| self.millis().is_multiple_of(*unit));
         let (name, unit) = whole.copied().unwrap_or(("ms", 1));
@@ -100,9 +239,9 @@ impl fmt::Display for WindowSize {
 /// A position in time, relative to windows of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowPosition {
-    /// The number of the window: Unix time divided by the size, rounded down.
+    /// The number of the window: Unix time divided by the size, rounded down; or that of the calendar unit since 1970.
     pub number: u64,
-    /// Milliseconds since the window's start; less than its size.
+    /// Milliseconds since the window's start; less than its length.
     pub elapsed: u64,
 }
 
@@ -110,7 +249,8 @@ impl WindowPosition {
     /// Whether the next window is so near that another process, whose clock is slightly ahead, may count in it already.
     #[inline]
     pub fn is_before_next(self, size: WindowSize) -> bool {
-        size.millis().saturating_sub(self.elapsed) <= (size.millis() / 10).min(CLOCK_SKEW)
+        let length = size.length_of(self.number);
+        length.saturating_sub(self.elapsed) <= (length / 10).min(CLOCK_SKEW)
     }
 }
 
@@ -199,7 +339,7 @@ pub struct ParseWindowError;
 
 impl fmt::Display for ParseWindowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5")
+        f.write_str("a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month")
     }
 }
 

@@ -154,7 +154,7 @@ impl<T> Backlog<T> {
         if is_away && self.kept() >= UnsentHits::MOST {
             return self.drop_hits(&question);
         }
-        let sizes = question.counters.iter().map(|it| it.size.millis());
+        let sizes = question.counters.iter().map(|it| it.size.longest());
         let deadline = asked_at.0.saturating_add(sizes.min().unwrap_or(0));
         self.gather(question, ReplyTo { to: None, deadline, asked_at });
     }

@@ -53,7 +53,7 @@ pub fn write_ask(
             words.extend([
                 counter.shard.number.into(),
                 counter.kind.to_word(),
-                counter.size.millis(),
+                counter.size.bits(),
                 counter.cost.thousandths().cast_unsigned(),
             ]);
             write_bytes(words, counter.shard.namespace.as_bytes());
@@ -165,7 +165,7 @@ impl Reader {
             shard: Shard { namespace, number: u16::try_from(shard).ok()? },
             key: KeyBytes::from_slice(words.bytes(&mut self.bytes)?),
             kind: StoredKind::from_word(kind)?,
-            size: WindowSize::from_millis(size)?,
+            size: WindowSize::from_bits(size)?,
             cost: hits(cost),
         })
     }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use super::configuration::Configuration;
 use super::review::warn_of_key;
+use super::timezone::LevelZone;
 use super::words::message::{ConfError, Origin};
 use super::words::nginx::Nginx;
 use super::words::parameter::{invalid, one_word, set_once};
@@ -23,6 +24,7 @@ pub const OTHER_CONTENT: &str =
 #[derive(Debug)]
 pub struct LevelConf<T> {
     key: Option<Rc<WrittenText<T>>>,
+    pub(super) zone: LevelZone,
     /// The body of rejections.
     body: Option<Rc<RejectionBody<T>>>,
     /// Rules of this level, or inherited ones.
@@ -45,6 +47,11 @@ pub struct LevelConf<T> {
 }
 
 impl<T> LevelConf<T> {
+    /// Records the level that encloses this one, before any directive of this level is read.
+    pub fn begin_within(&mut self, around: &LevelConf<T>) {
+        self.zone = LevelZone::within(&around.zone);
+    }
+
     /// Reads `ratelimit_key string`.
     pub(super) fn set_key<N>(&mut self, nginx: &mut N, words: &[&[u8]]) -> Result<(), ConfError>
     where
@@ -124,15 +131,18 @@ impl<T> LevelConf<T> {
         self.is_content_inherited = prev.content.is_some();
     }
 
-    /// Gives rules of this level with a list of limits the windows of their namespaces. Called before
-    /// other levels inherit the rules.
+    /// Gives windows of the calendar in rules of this level their time zone, and rules with a list of limits the
+    /// windows of their namespaces. Called before other levels inherit the rules.
     ///
     /// # Errors
     ///
     /// If a namespace does not have the windows.
     pub fn find_windows(&mut self, configuration: &Configuration) -> Result<(), ConfError> {
         let rules = self.rules.as_mut().and_then(Rc::get_mut);
-        let found = rules.map_or(Ok(()), |rules| rules.find_windows(&configuration.namespaces));
+        let found = rules.map_or(Ok(()), |rules| {
+            rules.find_zone(self.zone.get());
+            rules.find_windows(&configuration.namespaces)
+        });
         found.map_err(|(rule, message)| {
             let message = format!("ratelimit: {message}");
             match configuration.rules.get(rule) {
@@ -212,6 +222,7 @@ impl<T> Default for LevelConf<T> {
     fn default() -> Self {
         LevelConf {
             key: None,
+            zone: LevelZone::default(),
             body: None,
             rules: None,
             effective: None,

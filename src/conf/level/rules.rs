@@ -7,6 +7,7 @@ use crate::conf::limit_list::LimitList;
 use crate::conf::review::WindowLimits;
 use crate::conf::words::text::{Amount, WrittenText};
 use crate::policy::algorithm::Algorithm;
+use crate::policy::calendar::CalendarZone;
 use crate::policy::headers::ietf::{self, PolicyItem};
 use crate::policy::limit::{Burst, Limit};
 
@@ -144,6 +145,21 @@ impl<T> Rules<T> {
         Ok(())
     }
 
+    /// Gives windows of the calendar whose rule has no `tz=` the zone of the level.
+    pub(crate) fn find_zone(&mut self, zone: &'static CalendarZone) {
+        for rule in &mut self.rules {
+            for RuleLimit { limit, .. } in &mut rule.limits {
+                limit.size = limit.size.in_zone(zone);
+            }
+            for limits in &mut rule.shared {
+                limits.find_zone(zone);
+            }
+            if let Some((list, _)) = &mut rule.list {
+                list.find_zone(zone);
+            }
+        }
+    }
+
     /// Gives each rule with a list of limits a limit for each window of its namespace.
     ///
     /// # Errors
@@ -178,11 +194,11 @@ impl<T> Rules<T> {
                 limit: Limit {
                     name: Box::default(),
                     size: *size,
-                    algorithm,
+                    algorithm: algorithm.of_size(*size),
                     burst: Burst::default(),
                 },
                 hits: Amount::Listed(list.clone()),
-                default_name: Some(format!("{name}-{size}").into()),
+                default_name: Some(format!("{name}-{}", size.name()).into()),
             }));
             has_new = true;
         }

@@ -3,12 +3,13 @@
 use core::time::Duration;
 
 use super::NamespaceOptions;
+use crate::policy::calendar::CalendarZone;
 use crate::policy::namespace::{
     DEFAULT_TIMEOUT, MAX_TIMEOUT, NAME, OnError, OnLoss, SyncEarly, SyncMode,
 };
 use crate::policy::options::{
     Directive, DirectiveName, Directives as _, FLAG, OptionError, OptionWarning, Syntax,
-    directives, time,
+    directives, shown, time,
 };
 use crate::policy::window::{WindowSize, parse_time, warn_of_months};
 
@@ -135,10 +136,27 @@ impl Default for NamespaceOptions {
     }
 }
 
-/// Returns the sizes of `window_sizes`, each once.
+/// Returns the sizes of `window_sizes`, each once. `tz=name` is the zone of the windows of the calendar before it.
 fn window_sizes(directive: &Directive<'_>) -> Result<Vec<WindowSize>, OptionError> {
+    let mut all: Vec<WindowSize> = Vec::new();
+    for word in directive.words(&WINDOW_WORD)? {
+        let Some(name) = word.strip_prefix(b"tz=") else {
+            all.push(directive.read(&word, &WINDOW_SIZE)?);
+            continue;
+        };
+        let invalid = |expected: &str| directive.invalid(Some(&shown(&word)), expected);
+        let zone = CalendarZone::named(name).map_err(|error| {
+            let error = error.to_string();
+            invalid(error.strip_prefix("expected ").unwrap_or(&error))
+        })?;
+        let before = all.clone();
+        all.iter_mut().for_each(|size| *size = size.in_zone(zone));
+        if all == before {
+            return Err(invalid("hour, day, week or month before it, whose time zone it is"));
+        }
+    }
     let mut sizes = Vec::new();
-    for size in directive.words(&WINDOW_SIZE)? {
+    for size in all {
         if !sizes.contains(&size) {
             sizes.push(size);
         }
@@ -165,10 +183,14 @@ fn is_zero(text: &[u8]) -> Option<bool> {
     is_number.then(|| text.iter().all(|byte| b"0.".contains(byte)))
 }
 
+const EXPECTED_SIZES: &str = "times from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or \
+                              month, and tz=name behind these";
+
 const WINDOW_SIZE: Syntax<WindowSize> =
-    Syntax::new("times from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5", |word| {
-        WindowSize::parse(word).ok()
-    });
+    Syntax::new(EXPECTED_SIZES, |word| WindowSize::parse(word).ok());
+
+/// Any word of `window_sizes`.
+const WINDOW_WORD: Syntax<Box<[u8]>> = Syntax::new(EXPECTED_SIZES, |word| Some(word.into()));
 
 const ON_ERROR: Syntax<OnError> = Syntax::new("local, allow or deny", |word| match word {
     b"local" => Some(OnError::Local),
@@ -316,7 +338,7 @@ mod tests {
             (
                 &["window_sizes 1s 0"],
                 "invalid window_sizes \"0\": expected times from 1ms to 366d, such as 500ms, 10s, \
-                 1m, 1h30m or 0.5",
+                 1m, 1h30m or 0.5, or hour, day, week or month, and tz=name behind these",
             ),
             (&["on_error off"], "invalid on_error \"off\": expected local, allow or deny"),
             (

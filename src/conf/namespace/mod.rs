@@ -38,7 +38,7 @@ impl NamespaceOptions {
         let SyncMode::Periodic(period) = self.sync else {
             return None;
         };
-        let window = Duration::from_millis(smallest.millis());
+        let window = Duration::from_millis(smallest.longest());
         (period.saturating_mul(10) > window).then(|| OptionWarning {
             message: format!(
                 "sync_rate {} is above a tenth of the smallest window, {}s: within it, nodes learn \

@@ -6,6 +6,7 @@ use super::limit_list::WindowHits;
 use super::words::parameter::{Parameter, QUOTES, is_other, unknown};
 use super::words::settings::{STATUS, parse_status};
 use crate::policy::algorithm::Algorithm;
+use crate::policy::calendar::CalendarZone;
 use crate::policy::key::MAX_COUNTER_LEN;
 use crate::policy::limit::{Burst, Quota, QuotaHits};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, valid_name};
@@ -60,6 +61,8 @@ pub struct LimitsText<'a> {
     pub text: &'a [u8],
     /// The list in place of a wrong one.
     pub default: WindowHits,
+    /// The time zone of `tz=`.
+    pub zone: Option<&'static CalendarZone>,
 }
 
 /// The parameters `cost=` and `charge=`, with their words for messages.
@@ -94,7 +97,7 @@ impl<'a> RuleText<'a> {
             words => (DEFAULT_NAMESPACE, words),
         };
         let (mut limits, mut quotas) = (Vec::new(), Vec::new());
-        let (mut window, mut key, mut counter) = (None, None, None);
+        let (mut window, mut zone, mut key, mut counter) = (None, None, None, None);
         let (mut cost, mut charge, mut name) = (None, None, None);
         let (mut rate, mut burst, mut delay) = (None, None, None);
         let (mut dry_run, mut status, mut unless) = (None, None, None);
@@ -106,6 +109,7 @@ impl<'a> RuleText<'a> {
                 b"limits" => Some(&mut list),
                 b"default" => Some(&mut default),
                 b"window" => Some(&mut window),
+                b"tz" => Some(&mut zone),
                 b"rate" => Some(&mut rate),
                 b"burst" => Some(&mut burst),
                 b"delay" => Some(&mut delay),
@@ -151,6 +155,13 @@ impl<'a> RuleText<'a> {
             }
             _ => {}
         }
+        let zone = match zone {
+            Some(zone) => Some(parse_zone(zone, &quotas, list.is_some())?),
+            None => None,
+        };
+        for quota in &mut quotas {
+            quota.size = zone.map_or(quota.size, |zone| quota.size.in_zone(zone));
+        }
         let rate = match rate {
             Some(rate) => Some(RateText::parse(rate, burst, delay)?),
             None => refuse_without_rate(burst, delay)?,
@@ -167,10 +178,14 @@ impl<'a> RuleText<'a> {
             Some(_) => Algorithm::OF_RATES,
             None => window.map_or(Ok(Algorithm::default()), parse_algorithm)?,
         };
+        if let Some(window) = window.filter(|_| algorithm != Algorithm::Fixed) {
+            refuse_calendar(window, &quotas)?;
+        }
         for (parameter, quota) in limits.into_iter().zip(&quotas) {
             check_most(parameter, quota, algorithm)?;
         }
-        let list = list.map(|list| LimitsText::parse(list, default, algorithm)).transpose()?;
+        let list =
+            list.map(|list| LimitsText::parse(list, default, zone, algorithm)).transpose()?;
         let name = name.map(parse_name).transpose()?;
         if let (Some(name), [_, _, ..]) = (name, quotas.as_slice()) {
             return Err(OptionError::new(format!(
@@ -205,6 +220,7 @@ impl<'a> LimitsText<'a> {
     fn parse(
         list: Parameter<'a>,
         default: Option<Parameter<'_>>,
+        zone: Option<&'static CalendarZone>,
         algorithm: Algorithm,
     ) -> Result<LimitsText<'a>, OptionError> {
         if !list.value.contains(&b'$') {
@@ -214,7 +230,8 @@ impl<'a> LimitsText<'a> {
             let parsed = WindowHits::parse(default.value, algorithm);
             parsed.map_err(|message| default.invalid(&message))
         });
-        Ok(LimitsText { text: list.value, default: default.transpose()?.unwrap_or_default() })
+        let default = default.transpose()?.unwrap_or_default();
+        Ok(LimitsText { text: list.value, default, zone })
     }
 }
 
@@ -239,6 +256,37 @@ fn parse_quota<'a>(parameter: Parameter<'a>) -> Result<Quota<'a>, OptionError> {
         Some(meant) => parameter.invalid(&format!("{error}: did you mean {meant}?")),
         None => parameter.invalid(&error.to_string()),
     })
+}
+
+/// Parses the time zone of windows of the calendar, of which the rule must have one, or a list.
+fn parse_zone(
+    parameter: Parameter<'_>,
+    quotas: &[Quota<'_>],
+    has_list: bool,
+) -> Result<&'static CalendarZone, OptionError> {
+    let zone = CalendarZone::named(parameter.value);
+    let zone = zone.map_err(|error| parameter.invalid(&error.to_string()))?;
+    if has_list || quotas.iter().any(|quota| quota.size.is_of_calendar()) {
+        return Ok(zone);
+    }
+    Err(OptionError::new(format!(
+        "parameter \"{}\" is of windows of the calendar: expected a limit per hour, day, week or month \
+         beside it, such as \"limit=1000/day\"",
+        shown(parameter.word)
+    )))
+}
+
+/// Rejects `window=` beside a window of the calendar, which is always fixed.
+fn refuse_calendar(window: Parameter<'_>, quotas: &[Quota<'_>]) -> Result<(), OptionError> {
+    let Some(quota) = quotas.iter().find(|quota| quota.size.is_of_calendar()) else {
+        return Ok(());
+    };
+    Err(OptionError::new(format!(
+        "parameter \"{}\" does not go with the window {} of the calendar, which is fixed: expected \
+         window=fixed, or rules of their own",
+        shown(window.word),
+        shown(quota.window)
+    )))
 }
 
 fn parse_algorithm(parameter: Parameter<'_>) -> Result<Algorithm, OptionError> {

@@ -5,6 +5,7 @@ use crate::conf::words::text::did_you_mean;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, ParseQuotaError, Quota, QuotaHits};
 use crate::policy::options::{OptionError, shown};
+use crate::policy::window::ParseWindowError;
 
 /// The rate of a rule, with its burst and delay.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +85,11 @@ pub(super) fn refuse_without_rate(
 
 fn parse_quota(parameter: Parameter<'_>) -> Result<Quota<'_>, OptionError> {
     let text = parameter.value;
-    Quota::parse(text).map_err(|error| {
+    let quota = Quota::parse(text).and_then(|quota| match quota.size.is_of_calendar() {
+        true => Err(ParseQuotaError::Window(ParseWindowError)),
+        false => Ok(quota),
+    });
+    quota.map_err(|error| {
         let expected = match error {
             ParseQuotaError::NoWindow => "a rate is \"hits/time\", such as 10/1s".into(),
             ParseQuotaError::Window(_) => {

@@ -25,6 +25,7 @@ fn a_directive_stands_on_its_levels_alone() {
         ("ratelimit_count_rejected on;", anywhere),
         ("ratelimit_status 503;", anywhere),
         ("ratelimit_message text/plain x;", anywhere),
+        ("ratelimit_timezone Europe/Berlin;", anywhere),
         ("ratelimit_dry_run on;", anywhere),
         ("ratelimit_log_level warn;", anywhere),
         ("ratelimit_headers off;", anywhere),

@@ -7,6 +7,7 @@
 mod accepted;
 mod accepted_namespaces;
 mod algorithms;
+mod calendar;
 mod contexts;
 mod inheritance;
 mod keys;
@@ -140,7 +141,7 @@ fn resolved(text: &str) -> (Configuration, TestLevel) {
 /// Reads a configuration, resolves it, and lets levels inherit, as nginx does.
 fn read(nginx: &mut TestNginx) -> Result<(Configuration, TestLevel), ConfError> {
     let mut http = HttpConf::default();
-    let mut level = nginx.read_level(&mut http, "http")?;
+    let mut level = nginx.read_level(&mut http, "http", None)?;
     let configuration = http.resolve(nginx)?;
     let mut applied = AppliedRules::default();
     level.conf.find_windows(&configuration)?;

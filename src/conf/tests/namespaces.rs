@@ -232,7 +232,7 @@ fn windows_are_listed_or_any() {
             "window_sizes: none",
             "window_sizes;",
             "[emerg] ratelimit_namespace \"api\": \"window_sizes\" takes at least one word: times \
-             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month, and tz=name behind these in http.conf:1",
         ),
         (
             "window_sizes: twice",
@@ -244,37 +244,37 @@ fn windows_are_listed_or_any() {
             "window_sizes: 0",
             "window_sizes 0;",
             "[emerg] ratelimit_namespace \"api\": invalid window_sizes \"0\": expected times from \
-             1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month, and tz=name behind these in http.conf:1",
         ),
         (
             "window_sizes: less than a millisecond",
             "window_sizes 1s 0.0005;",
             "[emerg] ratelimit_namespace \"api\": invalid window_sizes \"0.0005\": expected times \
-             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month, and tz=name behind these in http.conf:1",
         ),
         (
             "window_sizes: more than 366 days",
             "window_sizes 1s 367d;",
             "[emerg] ratelimit_namespace \"api\": invalid window_sizes \"367d\": expected times \
-             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month, and tz=name behind these in http.conf:1",
         ),
         (
             "window_sizes: a negative one",
             "window_sizes -1s 1m;",
             "[emerg] ratelimit_namespace \"api\": invalid window_sizes \"-1s\": expected times \
-             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month, and tz=name behind these in http.conf:1",
         ),
         (
             "window_sizes: a list with commas",
             "window_sizes 1s,1m;",
             "[emerg] ratelimit_namespace \"api\": invalid window_sizes \"1s,1m\": expected times \
-             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month, and tz=name behind these in http.conf:1",
         ),
         (
             "window_sizes: \"off\"",
             "window_sizes off;",
             "[emerg] ratelimit_namespace \"api\": invalid window_sizes \"off\": expected times \
-             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month, and tz=name behind these in http.conf:1",
         ),
     ]);
     check(&[

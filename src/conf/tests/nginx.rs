@@ -92,9 +92,13 @@ impl TestNginx {
         &mut self,
         http: &mut HttpConf,
         name: &str,
+        around: Option<&LevelConf<String>>,
     ) -> Result<TestLevel, ConfError> {
         let mut level =
             TestLevel { name: name.into(), conf: LevelConf::default(), levels: Vec::new() };
+        if let Some(around) = around {
+            level.conf.begin_within(around);
+        }
         while let Token::Directive(words, has_block) = self.next() {
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
             let directive = str::from_utf8(words[0]).unwrap();
@@ -107,7 +111,7 @@ impl TestNginx {
                 if directive == "if" {
                     level.conf.record_rewrite(false);
                 }
-                level.levels.push(self.read_level(http, &name)?);
+                level.levels.push(self.read_level(http, &name, Some(&level.conf))?);
             } else if directive == "include" {
                 self.open(str::from_utf8(words[1]).unwrap());
             } else {

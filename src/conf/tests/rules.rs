@@ -163,49 +163,49 @@ fn a_rule_is_a_namespace_and_limits() {
             "ratelimit: a limit with an empty window",
             "ratelimit limit=5/;",
             "[emerg] ratelimit: invalid parameter \"limit=5/\": a window is a time from 1ms to \
-             366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month in http.conf:1",
         ),
         (
             "ratelimit: a window with an unknown unit",
             "ratelimit limit=5/10x;",
             "[emerg] ratelimit: invalid parameter \"limit=5/10x\": a window is a time from 1ms to \
-             366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month in http.conf:1",
         ),
         (
             "ratelimit: a window of nothing",
             "ratelimit limit=5/0;",
             "[emerg] ratelimit: invalid parameter \"limit=5/0\": a window is a time from 1ms to \
-             366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month in http.conf:1",
         ),
         (
             "ratelimit: a window of less than a millisecond",
             "ratelimit limit=5/0.0005;",
             "[emerg] ratelimit: invalid parameter \"limit=5/0.0005\": a window is a time from 1ms \
-             to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month in http.conf:1",
         ),
         (
             "ratelimit: a window of more than 366 days",
             "ratelimit limit=5/367d;",
             "[emerg] ratelimit: invalid parameter \"limit=5/367d\": a window is a time from 1ms \
-             to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month in http.conf:1",
         ),
         (
             "ratelimit: a negative window",
             "ratelimit limit=5/-10s;",
             "[emerg] ratelimit: invalid parameter \"limit=5/-10s\": a window is a time from 1ms \
-             to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month in http.conf:1",
         ),
         (
             "ratelimit: a window with its units in the wrong order",
             "ratelimit limit=5/30m1h;",
             "[emerg] ratelimit: invalid parameter \"limit=5/30m1h\": a window is a time from 1ms \
-             to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month in http.conf:1",
         ),
         (
             "ratelimit: two windows",
             "ratelimit limit=5/10s/20s;",
             "[emerg] ratelimit: invalid parameter \"limit=5/10s/20s\": a window is a time from \
-             1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month in http.conf:1",
         ),
         (
             "ratelimit: the second of two limits",
@@ -217,12 +217,12 @@ fn a_rule_is_a_namespace_and_limits() {
             "ratelimit: an unknown parameter",
             "ratelimit requests=5/10s;",
             "[emerg] ratelimit: invalid parameter \"requests=5/10s\": expected limit=hits/window, limits=, default=, \
-             window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:1",
+             window=, tz=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:1",
         ),
         (
             "ratelimit: a word that is no parameter",
             "ratelimit limit=5/10s fixed;",
-            "[emerg] ratelimit: invalid parameter \"fixed\": expected limit=hits/window, limits=, default=, window=, rate=hits/time, burst=, delay=, \
+            "[emerg] ratelimit: invalid parameter \"fixed\": expected limit=hits/window, limits=, default=, window=, tz=, rate=hits/time, burst=, delay=, \
              key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no other, a \
              namespace: \"ratelimit fixed limit=...\" in http.conf:1",
         ),
@@ -230,7 +230,7 @@ fn a_rule_is_a_namespace_and_limits() {
             "ratelimit: a namespace that is not the first word",
             "ratelimit limit=5/10s default;",
             "[emerg] ratelimit: invalid parameter \"default\": expected limit=hits/window, limits=, default=, \
-             window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no \
+             window=, tz=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no \
              other, a namespace: \"ratelimit default limit=...\" in http.conf:1",
         ),
         (
@@ -264,13 +264,13 @@ fn a_rule_is_a_namespace_and_limits() {
             "ratelimit: a window that is a variable",
             "ratelimit limit=5/$arg_window;",
             "[emerg] ratelimit: invalid parameter \"limit=5/$arg_window\": a window is a time \
-             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month in http.conf:1",
         ),
         (
             "ratelimit: hits of a variable, and a window with an unknown unit",
             "ratelimit limit=$arg_limit/10x;",
             "[emerg] ratelimit: invalid parameter \"limit=$arg_limit/10x\": a window is a time \
-             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5 in http.conf:1",
+             from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5, or hour, day, week or month in http.conf:1",
         ),
         (
             "ratelimit: hits of a variable without a name",
@@ -304,13 +304,13 @@ fn a_rule_is_a_namespace_and_limits() {
             "[emerg] ratelimit: invalid parameter \
              \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
              xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...\": expected limit=hits/window, limits=, default=, \
-             window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:1",
+             window=, tz=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:1",
         ),
         (
             "ratelimit: a parameter that goes on in the next line",
             "ratelimit limit=5/1m \"key\n\
              1\";",
-            "[emerg] ratelimit: invalid parameter \"key 1\": expected limit=hits/window, limits=, default=, window=, rate=hits/time, burst=, delay=, \
+            "[emerg] ratelimit: invalid parameter \"key 1\": expected limit=hits/window, limits=, default=, window=, tz=, rate=hits/time, burst=, delay=, \
              key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:2",
         ),
         (
@@ -329,7 +329,7 @@ fn a_rule_is_a_namespace_and_limits() {
             "ratelimit: two namespaces",
             "ratelimit default default limit=5/10s;",
             "[emerg] ratelimit: invalid parameter \"default\": expected limit=hits/window, limits=, default=, \
-             window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no \
+             window=, tz=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no \
              other, a namespace: \"ratelimit default limit=...\" in http.conf:1",
         ),
         (
@@ -347,7 +347,7 @@ fn a_rule_is_a_namespace_and_limits() {
         (
             "ratelimit: \"off\" after a limit",
             "ratelimit limit=5/10s off;",
-            "[emerg] ratelimit: invalid parameter \"off\": expected limit=hits/window, limits=, default=, window=, rate=hits/time, burst=, delay=, \
+            "[emerg] ratelimit: invalid parameter \"off\": expected limit=hits/window, limits=, default=, window=, tz=, rate=hits/time, burst=, delay=, \
              key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:1",
         ),
     ]);

@@ -56,8 +56,10 @@ fn has_variable_rate(limit: &Limit) -> bool {
 /// The function by which requests are charged under a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChargePath {
-    /// In windows.
+    /// In windows of an ordinary size.
     Windows,
+    /// In windows of the calendar.
+    Calendar,
     /// In an elastic window.
     Elastic,
     /// In the buckets of a rate.
@@ -97,6 +99,7 @@ impl<'m> BoundLimit<'m> {
         let path = match kind {
             _ if earlier.into_iter().any(may_be_shared) => ChargePath::Shared,
             _ if is_variable => ChargePath::VariableRate,
+            StoredKind::Windows if limit.size.is_of_calendar() => ChargePath::Calendar,
             StoredKind::Windows => ChargePath::Windows,
             StoredKind::Level(LevelKind::Elastic) => ChargePath::Elastic,
             StoredKind::Level(LevelKind::Bucket(_)) => ChargePath::Bucket,

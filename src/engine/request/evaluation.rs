@@ -57,6 +57,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             ChargePath::Bucket => self.charge_bucket(bound, hits, key, cost, clock),
             ChargePath::Log => self.charge_log(bound, hits, key, cost, clock),
             ChargePath::Holds => self.charge_hold(bound, hits, key, cost, clock),
+            ChargePath::Calendar => self.charge_elsewhere(bound, hits, key, cost, clock),
             ChargePath::VariableRate | ChargePath::Shared => {
                 self.charge_otherwise(bound, hits, key, cost, clock);
             }

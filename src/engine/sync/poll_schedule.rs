@@ -91,7 +91,7 @@ fn pause(count: &NearCount, share: EarlyShare, speed: f64) -> f64 {
     let rest = limit.minus(count.rate);
     if rest <= Hits::ZERO && algorithm == Algorithm::Fixed {
         // The limit admits no hit before the next window.
-        let left = count.size.millis().saturating_sub(count.at.elapsed);
+        let left = count.size.length_of(count.at.number).saturating_sub(count.at.elapsed);
         return left as f64 + half(limit).max(least) / speed;
     }
     half(rest).max(least) / speed

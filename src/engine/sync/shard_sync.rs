@@ -276,8 +276,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     /// Returns the difference of a counter to push; `None` if the counter is gone.
     pub(super) fn diff(&self, record: &BatchRecord, now: UnixMillis) -> Option<Diff> {
         let (key, size) = self.namespace.table().key_of(record.counter)?;
-        let end = record.window.saturating_add(2).saturating_mul(size.millis());
-        let left = Duration::from_millis(end.saturating_sub(now.0));
+        let end = size.end_of(record.window.saturating_add(1));
+        let left = Duration::from_millis(end.0.saturating_sub(now.0));
         Some(Diff {
             key,
             size,

@@ -32,6 +32,13 @@ unsafe impl HttpModuleLocationConf for Module {
 }
 
 impl LocationConf {
+    /// Records the level that encloses this one; `None` for `http`.
+    pub(crate) fn begin_within(&mut self, around: Option<&LocationConf>) {
+        if let Some(around) = around {
+            self.level.begin_within(&around.level);
+        }
+    }
+
     /// Returns the level's directives, while the configuration is read.
     pub(super) fn level_mut(&mut self) -> &mut LevelConf<Text> {
         &mut self.level

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use nginx_sys::{
-    NGX_LOG_EMERG, NGX_LOG_WARN, ngx_array_push, ngx_array_t, ngx_command_t, ngx_conf_log_error,
-    ngx_conf_t, ngx_hash_key_t, ngx_http_add_variable, ngx_http_get_variable_index,
-    ngx_http_handler_pt, ngx_http_request_t, ngx_http_variable_t, ngx_int_t, ngx_list_part_t,
-    ngx_module_t, ngx_pagesize, ngx_pstrdup, ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t,
-    ngx_uint_t,
+    NGX_HTTP_MODULE, NGX_LOG_EMERG, NGX_LOG_WARN, ngx_array_push, ngx_array_t, ngx_command_t,
+    ngx_conf_log_error, ngx_conf_t, ngx_hash_key_t, ngx_http_add_variable,
+    ngx_http_get_variable_index, ngx_http_handler_pt, ngx_http_request_t, ngx_http_variable_t,
+    ngx_int_t, ngx_list_part_t, ngx_module_t, ngx_pagesize, ngx_pstrdup, ngx_shared_memory_add,
+    ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::http::{
@@ -83,6 +83,11 @@ impl<'cf> Conf<'cf> {
             },
             None => Origin::unknown(),
         }
+    }
+
+    /// Returns whether nginx reads the inside of `http`, so that the configuration has a level.
+    pub(crate) fn is_in_http(&self) -> bool {
+        self.raw().module_type == NGX_HTTP_MODULE as ngx_uint_t
     }
 
     /// Returns the log for messages about the configuration.

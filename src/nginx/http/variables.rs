@@ -45,7 +45,11 @@ static VARIABLES: [OwnVariable; 12] = [
         text(request, tightest(request)?.verdict().hits)
     }),
     OwnVariable(ngx_string!("ratelimit_window"), |request| {
-        let window = tightest(request)?.verdict().window();
+        let verdict = tightest(request)?.verdict();
+        if let Some((unit, _)) = verdict.limit.size.calendar() {
+            return Ok(unit.name().as_bytes());
+        }
+        let window = verdict.window();
         seconds(request, window.ok_or(NoValue::Empty)?)
     }),
     OwnVariable(ngx_string!("ratelimit_rate"), |request| {

@@ -1,4 +1,5 @@
-//! The fixed window: only the hits of the current window count. A file of its own, as each algorithm.
+//! The fixed window: only the hits of the current window count. Windows of the calendar are always fixed. A file of its
+//! own, as each algorithm.
 
 use super::method::{Method, has_room};
 use super::windows::WindowCounts;
@@ -25,7 +26,7 @@ impl Method for Fixed {
     }
 
     fn reset(size: WindowSize, counts: &WindowCounts) -> u64 {
-        counts.left(size)
+        counts.left_of_any(size)
     }
 
     /// Returns 0 if there is room, else the milliseconds to the window's end.
@@ -38,6 +39,11 @@ impl Method for Fixed {
         if has_room(counts.current, limit, cost) {
             return Some(0);
         }
-        has_room(Hits::ZERO, limit, cost).then(|| counts.left(size))
+        has_room(Hits::ZERO, limit, cost).then(|| counts.left_of_any(size))
+    }
+
+    /// Returns the size; `None` for a window of the calendar, whose length varies.
+    fn window(size: WindowSize, _: &WindowCounts, _limit: Hits) -> Option<u64> {
+        (!size.is_of_calendar()).then(|| size.millis())
     }
 }

@@ -47,7 +47,7 @@ impl StoredKind {
         }
     }
 
-    /// Returns the number that distinguishes counters of one kind, namespace and key: the window size in milliseconds,
+    /// Returns the number that distinguishes counters of one kind, namespace and key: the window size's bits,
     /// or a rate in hits per second as the bits of an `f64`.
     ///
     /// Rates with equal hits per second are the same: 600 per minute and 10 per second share a counter.
@@ -57,7 +57,7 @@ impl StoredKind {
                 BucketLevel::per_second(rate, size).to_bits()
             }
             StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => {
-                size.millis()
+                size.bits()
             }
             StoredKind::Holds => 0,
         }

@@ -119,6 +119,11 @@ impl Algorithm {
         matches!(self, Algorithm::Concurrency)
     }
 
+    /// Returns this algorithm for windows of an ordinary size, and the one that windows of the calendar have.
+    pub fn of_size(self, size: WindowSize) -> Algorithm {
+        if size.is_of_calendar() { Algorithm::Fixed } else { self }
+    }
+
     /// Returns the kind of stored state that the algorithm reads. A bucket has no rate yet ([`StoredKind::at_rate`]).
     #[inline]
     pub const fn kind(self) -> StoredKind {

@@ -28,12 +28,14 @@ impl WindowCounts {
     /// matter any more by then.
     pub fn later(self, size: WindowSize, passed: u64) -> Option<WindowCounts> {
         let elapsed = self.elapsed.saturating_add(passed);
-        if elapsed < size.millis() {
+        let length = size.length_of(self.window);
+        if elapsed < length {
             return Some(WindowCounts { elapsed, ..self });
         }
-        let elapsed = elapsed.saturating_sub(size.millis());
-        (elapsed < size.millis()).then_some(WindowCounts {
-            window: self.window.saturating_add(1),
+        let elapsed = elapsed.saturating_sub(length);
+        let window = self.window.saturating_add(1);
+        (elapsed < size.length_of(window)).then_some(WindowCounts {
+            window,
             current: Hits::ZERO,
             previous: self.current,
             elapsed,
@@ -42,7 +44,7 @@ impl WindowCounts {
 
     /// Returns the start of the current window.
     pub(super) fn start(&self, size: WindowSize) -> UnixMillis {
-        UnixMillis(self.window.saturating_mul(size.millis()))
+        size.start_of(self.window)
     }
 
     /// Returns the moment of the reading.
@@ -50,10 +52,16 @@ impl WindowCounts {
         UnixMillis(self.start(size).0.saturating_add(self.elapsed))
     }
 
-    /// Returns the milliseconds until the current window's end.
+    /// Returns the milliseconds until the current window's end, which is not one of the calendar.
     #[inline]
     pub(super) fn left(&self, size: WindowSize) -> u64 {
         size.millis().saturating_sub(self.elapsed)
+    }
+
+    /// Returns the milliseconds until the current window's end, of the calendar or not.
+    #[inline]
+    pub(super) fn left_of_any(&self, size: WindowSize) -> u64 {
+        size.length_of(self.window).saturating_sub(self.elapsed)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `legacy`: the headers of gateways before any draft, a pair for each window.
 
 use super::text::{HeaderSink, HeaderText as _, MAX_DIGITS, ToldLimits, seconds, whole};
+use crate::policy::calendar::CalendarUnit;
 use crate::policy::limit::by_tightness;
 
 const LIMIT: &str = "X-RateLimit-Limit-";
@@ -14,13 +15,28 @@ pub(super) fn add<'r>(told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>
             // Room for a number, a point and three decimals.
             let mut name = response.text(start.len().saturating_add(MAX_DIGITS + 4))?;
             name.put(start.as_bytes());
-            let millis = verdict.window().unwrap_or(verdict.limit.size.millis());
-            window(millis, |part| name.put(part));
+            match verdict.limit.size.calendar() {
+                Some((unit, _)) => name.put(unit_name(unit)),
+                None => {
+                    let millis = verdict.window().unwrap_or(verdict.limit.size.millis());
+                    window(millis, |part| name.put(part));
+                }
+            }
             let name = core::str::from_utf8(name.into_bytes()).ok()?;
             response.put_number(name, whole(value))?;
         }
     }
     Some(())
+}
+
+/// Returns the name of a unit of the calendar.
+fn unit_name(unit: CalendarUnit) -> &'static [u8] {
+    match unit {
+        CalendarUnit::Hour => b"Hour",
+        CalendarUnit::Day => b"Day",
+        CalendarUnit::Week => b"Week",
+        CalendarUnit::Month => b"Month",
+    }
 }
 
 /// Writes a window of so many milliseconds as the headers name it: by its unit, or in seconds.

@@ -35,7 +35,7 @@ fn writer(node: NodeId, occupancy: u64) -> [u8; 24] {
 /// similar times of expiry have similar timestamps, so that Cassandra stores them together.
 fn moment(partition: Partition, batch: BatchId) -> i64 {
     let Partition { size, window, .. } = partition;
-    let began = size.millis().saturating_mul(window).saturating_mul(1000);
+    let began = size.start_of(window).0.saturating_mul(1000);
     began.saturating_add(batch.number()).cast_signed()
 }
 

@@ -20,7 +20,7 @@ pub(super) fn to_bytes<'a>(changed: impl IntoIterator<Item = Changed<'a>>) -> (V
         keys.sort_unstable();
         keys.dedup();
         counters = counters.saturating_add(keys.len());
-        bytes.extend(size.millis().to_be_bytes());
+        bytes.extend(size.bits().to_be_bytes());
         bytes.extend(window.to_be_bytes());
         bytes.extend(u32::try_from(keys.len()).unwrap_or(u32::MAX).to_be_bytes());
         for key in keys {
@@ -35,7 +35,7 @@ pub(super) fn to_bytes<'a>(changed: impl IntoIterator<Item = Changed<'a>>) -> (V
 pub(super) fn from_bytes(mut bytes: &[u8]) -> Option<Vec<Changed<'_>>> {
     let mut counters = Vec::new();
     while !bytes.is_empty() {
-        let size = WindowSize::from_millis(u64::from_be_bytes(take(&mut bytes)?))?;
+        let size = WindowSize::from_bits(u64::from_be_bytes(take(&mut bytes)?))?;
         let window = u64::from_be_bytes(take(&mut bytes)?);
         for _ in 0..u32::from_be_bytes(take(&mut bytes)?) {
             let length = u16::from_be_bytes(take(&mut bytes)?);

@@ -36,14 +36,13 @@ impl Partition {
 
     /// Returns the end of the window.
     pub(super) fn end(self) -> UnixMillis {
-        let next = self.window.saturating_add(1);
-        UnixMillis(self.size.millis().saturating_mul(next))
+        self.size.end_of(self.window)
     }
 
     /// Returns the values for a statement: the size, the number and the part.
     pub(super) fn values(self) -> (i64, i64, i32) {
         let Partition { size, window, part } = self;
-        (size.millis().cast_signed(), window.cast_signed(), i32::from(part))
+        (size.bits().cast_signed(), window.cast_signed(), i32::from(part))
     }
 }
 

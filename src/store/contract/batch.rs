@@ -119,7 +119,7 @@ pub struct Diff {
     pub key: Vec<u8>,
     /// The size of the window.
     pub size: WindowSize,
-    /// The number of the window: Unix time divided by the size.
+    /// The number of the window: [`WindowSize::at`].
     pub window: u64,
     /// Number to add to the total; may be negative.
     pub diff: Hits,
@@ -127,7 +127,7 @@ pub struct Diff {
     pub local: Hits,
     /// Occupancy of the counter.
     pub occupancy: Occupancy,
-    /// Time from now until the window ceases to matter: its start + 2 sizes + [`CLOCK_MARGIN`]. The
+    /// Time from now until the window ceases to matter: the end of the next one + [`CLOCK_MARGIN`]. The
     /// store keeps its counts at least as long.
     pub expires_in: Duration,
 }

@@ -87,10 +87,9 @@ impl<'q> AskedPlaces<'q> {
 impl AskedPlace<'_> {
     /// Returns the number of the window at `now`, and the time for which it matters.
     pub(crate) fn window(&self, now: UnixMillis) -> (u64, Duration) {
-        let position = self.size.at(now);
-        let size = Duration::from_millis(self.size.millis());
-        let left = size.saturating_sub(Duration::from_millis(position.elapsed));
-        let life = left.saturating_add(size).saturating_add(CLOCK_MARGIN);
-        (position.number, life)
+        let window = self.size.at(now).number;
+        let end = self.size.end_of(window.saturating_add(1));
+        let left = Duration::from_millis(end.0.saturating_sub(now.0));
+        (window, left.saturating_add(CLOCK_MARGIN))
     }
 }

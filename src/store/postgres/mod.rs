@@ -177,7 +177,7 @@ impl Strategy for Postgres {
                         &namespace,
                         &number,
                         &epoch.0.get().cast_signed(),
-                        &size.millis().cast_signed(),
+                        &size.bits().cast_signed(),
                         &window.cast_signed(),
                         &step.after,
                         &limit,
@@ -212,7 +212,7 @@ impl Strategy for Postgres {
         let (namespace, number) = name(shard);
         let exchange = async |connection: &Connection| {
             let total = connection.statement(Prepared::Total)?;
-            let size = size.millis().cast_signed();
+            let size = size.bits().cast_signed();
             let window = window.cast_signed();
             let row = connection
                 .client

@@ -159,7 +159,7 @@ pub(super) fn count(row: &Row) -> Result<Option<Count>, Error> {
     let size: i64 = row.try_get("window_size")?;
     let window: i64 = row.try_get("window_number")?;
     let total = Hits::from_thousandths(row.try_get("thousandths")?);
-    let size = WindowSize::from_millis(size.cast_unsigned());
+    let size = WindowSize::from_bits(size.cast_unsigned());
     Ok(size.map(|size| Count { key, size, window: window.cast_unsigned(), total }))
 }
 
@@ -219,7 +219,7 @@ impl<'a> Columns<'a> {
             lives: Vec::with_capacity(counters.len()),
         };
         for ((size, window, key), (sum, life)) in counters {
-            columns.sizes.push(size.millis().cast_signed());
+            columns.sizes.push(size.bits().cast_signed());
             columns.windows.push(window.cast_signed());
             columns.keys.push(key);
             columns.thousandths.push(sum.clamp(-MAX_TOTAL, MAX_TOTAL));

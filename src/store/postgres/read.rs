@@ -45,7 +45,7 @@ impl AskedPlaces<'_> {
         let places = self.places.iter();
         let shards: Vec<_> =
             places.clone().map(|it| row::signed(it.shard).saturating_add(1)).collect();
-        let sizes: Vec<_> = places.clone().map(|it| it.size.millis().cast_signed()).collect();
+        let sizes: Vec<_> = places.clone().map(|it| it.size.bits().cast_signed()).collect();
         let keys: Vec<_> = places.map(|it| it.key).collect();
         let logs = (1..).zip(&self.places).filter(|(_, it)| is_log(it));
         let logs: Vec<i64> = logs.map(|(number, _)| number).collect();

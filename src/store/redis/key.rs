@@ -46,7 +46,7 @@ impl WindowName {
     pub(super) fn parse(text: &str) -> Option<WindowName> {
         let (size, number) = text.split_once(':')?;
         Some(WindowName {
-            size: WindowSize::from_millis(size.parse().ok()?)?,
+            size: WindowSize::from_bits(size.parse().ok()?)?,
             number: number.parse().ok()?,
         })
     }
@@ -54,7 +54,7 @@ impl WindowName {
 
 impl fmt::Display for WindowName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.size.millis(), self.number)
+        write!(f, "{}:{}", self.size.bits(), self.number)
     }
 }
 

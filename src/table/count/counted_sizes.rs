@@ -23,8 +23,8 @@ pub struct CountedRate {
     pub size: WindowSize,
 }
 
-/// The namespace in the upper 16 bits, the place's version in the next 13, and a window's size in
-/// milliseconds below; a size of 0 marks a free place.
+/// The namespace in the upper 16 bits, the place's version in the next 13, and the bits of a
+/// window's size below; a size of 0 marks a free place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SizeWord(u64);
 
@@ -34,12 +34,10 @@ struct SizeWord(u64);
 struct HitsWord(u64);
 
 const NAMESPACE: u32 = 48;
-const SIZE_BITS: u32 = 35;
+const SIZE_BITS: u32 = WindowSize::BITS;
 const SIZE: u64 = (1 << SIZE_BITS) - 1;
 const VERSION_BITS: u32 = NAMESPACE - SIZE_BITS;
 const VERSION: u64 = (1 << VERSION_BITS) - 1;
-
-const _: () = assert!(WindowSize::MAX_MILLIS <= SIZE);
 
 impl SizeWord {
     fn load(word: &AtomicU64) -> SizeWord {
@@ -57,7 +55,7 @@ impl SizeWord {
     /// Returns the word after a free place was taken.
     fn taken(self, namespace: NamespaceIndex, size: WindowSize) -> SizeWord {
         let version = self.version() << SIZE_BITS;
-        SizeWord(u64::from(namespace.0) << NAMESPACE | version | size.millis())
+        SizeWord(u64::from(namespace.0) << NAMESPACE | version | size.bits())
     }
 
     /// Returns the word after the place was freed.
@@ -70,7 +68,7 @@ impl SizeWord {
     }
 
     fn size(self) -> Option<WindowSize> {
-        WindowSize::from_millis(self.0 & SIZE)
+        WindowSize::from_bits(self.0 & SIZE)
     }
 
     /// Takes the place of a word that was read, if it is free. Returns whether the word contains

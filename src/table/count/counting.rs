@@ -38,12 +38,13 @@ impl<'m> CounterTable<'m> {
         admission: Admission,
     ) -> Counted<'m> {
         let at_home = match admission {
-            Admission::Within(limit, algorithm) => {
+            Admission::Within(limit, algorithm) if !counter.size.is_of_calendar() => {
                 self.add_at_home(counter, &key, clock, value, limit, algorithm)
             }
             Admission::Unconditional
             | Admission::Regardless(_)
             | Admission::Filling(_)
+            | Admission::Within(..)
             | Admission::Refused => None,
         };
         match at_home {
@@ -54,7 +55,7 @@ impl<'m> CounterTable<'m> {
 
     /// Counts as [`CounterTable::add`] does, but only in the most frequent case: the counter is in
     /// its home slot, not synced, and in use, and no other process interferes. Otherwise returns
-    /// `None` and counts nothing.
+    /// `None` and counts nothing. Its size must not be one of the calendar.
     #[inline(always)]
     pub fn add_at_home(
         &self,

@@ -92,7 +92,7 @@ impl<'m> CounterTable<'m> {
     /// Returns the reserves of `namespace`, whose name is `name`, in windows of `size`.
     pub fn reserves(&self, namespace: NamespaceIndex, name: &[u8], size: WindowSize) -> Counter {
         let counter = self.counter(namespace, name, size);
-        Counter { mask: self.hasher.mask(name, RESERVES, size.millis()), ..counter }
+        Counter { mask: self.hasher.mask(name, RESERVES, size.bits()), ..counter }
     }
 
     /// Returns the reserve of `key` under a limit of `limit` hits.

@@ -125,10 +125,11 @@ pub(crate) struct PlainColumns<'m> {
 }
 
 impl<'m> PlainColumns<'m> {
-    /// Reads the columns for `now`. `None` in all other cases.
+    /// Reads the columns for `now`. `None` in all other cases. The size must not be one of the
+    /// calendar.
     #[inline]
     pub(crate) fn read(occupant: Occupant<'m>, size: WindowSize, now: UnixMillis) -> Option<Self> {
-        let at = size.at(now);
+        let at = size.at_multiple(now);
         let window = |number| Stamp::new(number, occupant.meta.generation());
         let (stamp, before) = (window(at.number), window(at.number.wrapping_sub(1)));
         // In the order of `WindowColumns::read`, for the same reasons.

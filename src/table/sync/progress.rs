@@ -222,7 +222,7 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`].
     pub fn set_windows(&self, sizes: impl Iterator<Item = WindowSize>) -> Result<(), LeaseLost> {
-        let new = ModeWord::fetching(fnv1a(sizes.map(WindowSize::millis)));
+        let new = ModeWord::fetching(fnv1a(sizes.map(WindowSize::bits)));
         let mode = &self.state.slot.mode;
         if mode.load(Acquire) != new.0 {
             self.set_position(None)?;

@@ -107,7 +107,7 @@ const DETAIL: u32 = STATE_BITS + GENERATION_BITS;
 const SIZE_BITS: u32 = 64 - DETAIL - NamespaceIndex::BITS;
 /// Position of the handovers in a name's first part, which use all remaining bits.
 const HANDOVERS: u32 = DETAIL + 2 * GENERATION_BITS;
-const _: () = assert!(WindowSize::MAX_MILLIS < 1 << SIZE_BITS);
+const _: () = assert!(WindowSize::BITS <= SIZE_BITS);
 const _: () = assert!(64 - HANDOVERS == Stamp::HANDOVER_BITS);
 
 impl Meta {
@@ -142,7 +142,7 @@ impl Meta {
         };
         let size = match kind {
             StoredKind::Holds => 0,
-            _ => size.millis(),
+            _ => size.bits(),
         };
         let detail = size | (namespace.0 as u64) << SIZE_BITS;
         Meta(state | detail << DETAIL)
@@ -278,11 +278,11 @@ impl Meta {
     }
 
     /// Returns the window size of a counter; `None` for other slots, and for holds.
-    pub(crate) const fn size(self) -> Option<WindowSize> {
+    pub(crate) fn size(self) -> Option<WindowSize> {
         if !self.is_counter() {
             return None;
         }
-        WindowSize::from_millis((self.0 >> DETAIL) & ((1 << SIZE_BITS) - 1))
+        WindowSize::from_bits((self.0 >> DETAIL) & ((1 << SIZE_BITS) - 1))
     }
 
     /// Returns the namespace of a counter.
