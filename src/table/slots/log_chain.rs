@@ -48,7 +48,7 @@ impl Cursor {
 /// A place in a chain, for an entry that is there or not yet.
 #[derive(Clone, Copy)]
 pub(crate) struct LogPlace<'m> {
-    pub(super) block: &'m Slot,
+    pub(crate) block: &'m Slot,
     /// Meta of the block when the place was found.
     pub(super) meta: Meta,
     /// Index of the entry in the block.
@@ -139,7 +139,7 @@ pub(crate) struct End<'m> {
     pub(crate) last: LogEntry,
     pub(crate) at: LogPlace<'m>,
     /// Place of the next entry; `None` if it needs another block.
-    pub(super) free: Option<LogPlace<'m>>,
+    pub(crate) free: Option<LogPlace<'m>>,
     /// Number of entries in the chain.
     pub(super) len: usize,
 }

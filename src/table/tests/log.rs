@@ -5,8 +5,12 @@ use proptest::prelude::*;
 use crate::policy::algorithm::{Algorithm, MovingCount, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
+use crate::table::words::atomic::Ordering::Relaxed;
+use crate::table::words::fail;
 use crate::table::*;
-use crate::testing::table::{SharedTable, TestClock, die_everywhere, in_process};
+use crate::testing::table::{
+    Process, SharedTable, TestClock, die_everywhere, in_process, points_of,
+};
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;
@@ -597,7 +601,7 @@ fn a_killed_worker_blocks_no_other() {
     let fixture = Fixture::with(1 << 20, SIZE);
     for round in 0..50_u64 {
         let start = T + round * 40;
-        let child = crate::testing::table::Process::start(|| {
+        let child = Process::start(|| {
             for n in 0.. {
                 fixture.request(b"a", start + n / 100 % 40, 100_000);
             }
@@ -622,6 +626,61 @@ fn a_killed_worker_blocks_no_other() {
         }),
         None
     );
+}
+
+/// A process is stopped before it links a block to the end of a log. Meanwhile the key is reset, and
+/// the log's last block becomes the last one of another log.
+#[test]
+fn a_log_keeps_no_block_that_a_stopped_process_linked() {
+    let hit = |fixture: &Fixture, key: &[u8], at| {
+        assert!(fixture.request(key, at, 1000).admitted);
+    };
+    let fixture = Fixture::new();
+    let links = |n: &u64| points_of(|| hit(&fixture, b"a", T + n)).contains_key("log.linked");
+    // The hit that needs a third block.
+    let last = (0..).filter(links).nth(2).unwrap();
+    let fixture = Fixture::new();
+    let table = &fixture.shared.table;
+    (0..last).for_each(|n| hit(&fixture, b"a", T + n));
+    let id = fixture.counter.identity(fixture.key(b"a"));
+    let end = table.end(table.find(id).unwrap()).ok().flatten().unwrap();
+    assert!(end.free.is_none());
+    let block = end.at.block;
+    let process = Process::start(|| {
+        fail::pause_at("log.published", 1);
+        fixture.request(b"a", T + last, 1000);
+    });
+    assert!(process.wait_for_stop());
+
+    let later = T + 10 * SIZE;
+    table.reset(&fixture.counter, fixture.key(b"a"), fixture.at(later));
+    let is_last_of_another = || {
+        let owner = table.owner_of(block, block.meta());
+        owner.is_some_and(|it| !it.slot.has_identity(id)) && block.extension.load(Relaxed) == 0
+    };
+    let mut keys = 0_u64;
+    while !is_last_of_another() {
+        (0..8).for_each(|n| hit(&fixture, &keys.to_le_bytes(), later + n));
+        keys += 1;
+        assert!(keys < 10_000, "no log uses the block");
+    }
+    process.signal(libc::SIGCONT);
+    assert_eq!(process.wait(), None);
+    assert_ne!(block.extension.load(Relaxed), 0, "it links no block");
+    let owner = table.owner_of(block, block.meta()).unwrap();
+    let id_of = |key: &[u8; 8]| fixture.counter.identity(fixture.key(key));
+    let mut owners = (0..keys).map(u64::to_le_bytes);
+    let key = owners.find(|key| owner.slot.has_identity(id_of(key))).unwrap();
+    assert_eq!(fixture.hits(&key, later + 7), 8);
+    for n in 8..30 {
+        hit(&fixture, &key, later + n);
+    }
+    assert_eq!(fixture.hits(&key, later + 30), 30);
+    // Any other block could be claimed by others.
+    let next = table.index_of_link(block.extension.load(Relaxed));
+    let next = next.and_then(|index| table.slot_at(index)).unwrap();
+    let next_owner = table.owner_of(next, next.meta());
+    assert!(next_owner.is_some_and(|it| core::ptr::eq(it.slot, owner.slot)));
 }
 
 #[test]
