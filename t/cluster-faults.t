@@ -21,6 +21,7 @@ use Proxy;
 use Redis;
 use TwoNodes qw(
     $port @nodes $store $lost $back $killed conf stop settle pushed_under_load no_answer_was_slow pushes_all
+    ends_within
 );
 
 die "redis-server is not installed\n" if !Redis::is_there();
@@ -98,19 +99,43 @@ subtest 'answers that are slower than the timeout' => sub {
     stop($lost);
 };
 
-subtest 'QUIT pushes what is left, for as long as the store takes it' => sub {
-    pushes_all('QUIT', 'all is there', sub {
-        begin(store => 'timeout 5s; connect_timeout 5s;', sync_rate => '10m');
-        $_->wait_for_first_sync for @nodes;
-        # The keys need about four batches.
-        my $sum = $a->load(map {"many-$_"} 1 .. 300)->(300);
-        $proxy_a->delay_pushes(0.6);
-        my $took = $a->stop(undef, 'QUIT');
-        cmp_ok($took, '>', 2.1, sprintf 'it takes %.1f s', $took);
-        stop();
-        return (sum0(values %{$store->totals('api')}), $sum->{200}, $took);
-    });
-};
+# Begins with some four batches in node a, and a store that takes this number of seconds for each. Returns the number
+# of hits.
+sub begin_slowly {
+    my ($seconds) = @_;
+    begin(store => 'timeout 5s; connect_timeout 5s;', sync_rate => '10m');
+    $_->wait_for_first_sync for @nodes;
+    my $sum = $a->load(map {"many-$_"} 1 .. 300)->(300);
+    $proxy_a->delay_pushes($seconds);
+    return $sum->{200};
+}
+
+for my $case ([QUIT => 0.4], [TERM => 0.2]) {
+    my ($signal, $seconds) = @$case;
+    subtest "$signal pushes what is left to a slow store" => sub {
+        pushes_all($signal, 'all is there', sub {
+            my $hits = begin_slowly($seconds);
+            my $took = $a->stop($signal eq 'TERM' ? $killed : undef, $signal);
+            stop();
+            return (sum0(values %{$store->totals('api')}), $hits, $took);
+        });
+    };
+}
+
+for my $case ([QUIT => 2, 2.6, 0.9], [TERM => 1, 1.5, 0.6]) {
+    my ($signal, $time, $bound, $seconds) = @$case;
+    subtest "$signal pushes for $time s at most, though the store takes more" => sub {
+        ends_within($bound, 'it ends', sub {
+            my $hits = begin_slowly($seconds);
+            my $took = $a->stop($signal eq 'TERM' ? $killed : undef, $signal);
+            cmp_ok($took, '>=', $time, sprintf 'it takes %.1f s', $took);
+            stop();
+            my $total = sum0(values %{$store->totals('api')});
+            ok($total > 0 && $total < $hits, "$total of $hits hits are there");
+            return $took;
+        });
+    };
+}
 
 # Changes the number of each node's last batch in Redis, as if a copy of each machine had pushed since.
 subtest 'another node with the same identity' => sub {

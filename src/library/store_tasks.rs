@@ -205,9 +205,8 @@ impl QuestionTask {
     }
 }
 
-/// Longest last push of a dropped instance, both without progress and in total.
-const PATIENCE: Duration = Duration::from_secs(2);
-const LONGEST: Duration = Duration::from_secs(4);
+/// Longest last push of a dropped instance.
+const LONGEST: Duration = Duration::from_secs(2);
 /// Interval in which hits that were counted without a deciding store are pushed.
 const PUSH_PERIOD: Duration = Duration::from_secs(1);
 
@@ -241,7 +240,7 @@ impl StoreTask {
         };
         let mut driver = SyncDriver::new(syncer, times, Machine, connect, ());
         driver.run(&mut commands).await;
-        let limits = LastPush { began: Machine.uptime(), patience: PATIENCE, longest: LONGEST };
+        let limits = LastPush { began: Machine.uptime(), longest: LONGEST };
         // Hits of a failed last push are lost, as those of a process that ends.
         driver.finish(limits).await;
     }

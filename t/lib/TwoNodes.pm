@@ -198,9 +198,8 @@ sub totals_of_loads {
     return @sums;
 }
 
-# The time, in seconds, for which a node that stops tries to push its remaining counts to a store that does not
-# respond, by signal.
-my %patience = (QUIT => 2, TERM => 0.8);
+# The longest time, in seconds, for which a node that stops pushes its remaining counts, by signal.
+my %patience = (QUIT => 2, TERM => 1);
 
 # Tests that nodes push all their counts when they stop. `try` counts hits, stops the nodes by this signal, and
 # returns the number of hits in the store, the number of counted hits, and the time that each node took to stop. A

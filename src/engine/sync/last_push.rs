@@ -1,4 +1,4 @@
-//! The last push of a process before it ends, as long as the store makes progress.
+//! The last push of a process before it ends, in a limited time.
 
 use core::pin::pin;
 use core::time::Duration;
@@ -10,25 +10,23 @@ use super::sync_outcome::{Report, SyncError};
 use super::syncer::Syncer;
 use crate::store::contract::strategy::Strategy;
 
-/// The limits of a process's last push.
+/// The time of a process's last push.
 #[derive(Clone, Copy, Debug)]
 pub struct LastPush {
     /// Start of the last push, in time since the machine's start.
     pub began: Duration,
-    /// Longest time without an acknowledged batch.
-    pub patience: Duration,
-    /// Longest time in total.
+    /// Longest time.
     pub longest: Duration,
 }
 
 impl LastPush {
     /// Pushes the remaining hits of a namespace, with a `pause` between cycles. Returns the result
-    /// of the last cycle; `None` if the limits ended the push.
+    /// of the last cycle; `None` if the time was over before.
     ///
     /// A failed cycle is repeated: its connection may have been stale. A cycle in which another
     /// worker holds a lease is repeated, too: if that worker is also ending, it may miss the last
-    /// hits of this one. A holder that does nothing for half of the patience was killed or stopped,
-    /// and its shard is taken over. The other half is for the exchange.
+    /// hits of this one. A holder that does nothing for half of the time was killed or stopped, and
+    /// its shard is taken over. The other half is for the exchange.
     pub async fn run(
         self,
         syncer: &Syncer<'_, '_>,
@@ -45,23 +43,13 @@ impl LastPush {
                     result if syncer.is_superseded() => break result,
                     Ok(_) | Err(_) => {}
                 }
-                syncer.take_over_from(&mut holders, self.patience.mul_f32(0.5), surroundings);
+                syncer.take_over_from(&mut holders, self.longest.mul_f32(0.5), surroundings);
                 pause().await;
             }
         };
         let watch = async {
-            let (mut acknowledged, mut since) = (syncer.acknowledged(), self.began);
-            loop {
+            while surroundings.uptime().saturating_sub(self.began) < self.longest {
                 pause().await;
-                let now = surroundings.uptime();
-                let present = syncer.acknowledged();
-                if present != acknowledged {
-                    (acknowledged, since) = (present, now);
-                }
-                let is_stuck = now.saturating_sub(since) >= self.patience;
-                if is_stuck || now.saturating_sub(self.began) >= self.longest {
-                    return;
-                }
             }
         };
         match select(pin!(push), pin!(watch)).await {

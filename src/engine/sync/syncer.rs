@@ -130,13 +130,6 @@ impl<'n, 'm> Syncer<'n, 'm> {
         }
     }
 
-    /// Returns a number that changes with each acknowledged batch of any worker.
-    #[cfg(not(loom))]
-    pub(super) fn acknowledged(&self) -> u64 {
-        let numbers = self.shards.iter().map(|shard| shard.state().acknowledged());
-        numbers.fold(0, u64::wrapping_add)
-    }
-
     /// Pushes changes and fetches the other nodes' changes. `None` if another worker is syncing. If
     /// two begin at once, each syncs the shards that the other one does not, as their [`Report`]s
     /// say.

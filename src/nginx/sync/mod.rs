@@ -49,10 +49,10 @@ const START_AGAIN: Duration = Duration::from_secs(1);
 /// A timer that is later than this shows that the worker was stopped or got no CPU time.
 const STOPPED: Duration = Duration::from_millis(100);
 
-/// Longest last push of a worker: at a fast shutdown, before the master kills it; at a graceful
-/// shutdown, without progress and in total. Service managers mostly wait longer than the total.
-const LAST_PUSH_OF_TERM: Duration = Duration::from_millis(800);
-const LAST_PUSH_OF_QUIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
+/// Longest last push of a worker at a fast shutdown. The master kills it half a second later.
+const LAST_PUSH_OF_TERM: Duration = Duration::from_secs(1);
+/// Longest last push of a worker at a graceful shutdown.
+const LAST_PUSH_OF_QUIT: Duration = Duration::from_secs(2);
 
 /// The context in which this process serves; `None` if it serves no configuration.
 static SERVING: OfEventLoop<RefCell<Option<Serving>>> = OfEventLoop(RefCell::new(None));
@@ -202,12 +202,11 @@ fn leave() -> Option<Worker> {
     SERVING.0.take();
     let mut worker = WORKER.0.take()?;
     worker.clients.iter().for_each(|it| it.client.send());
-    let (patience, longest) = match cycle::is_terminated() {
-        true => (LAST_PUSH_OF_TERM, LAST_PUSH_OF_TERM),
+    let longest = match cycle::is_terminated() {
+        true => LAST_PUSH_OF_TERM,
         false => LAST_PUSH_OF_QUIT,
     };
-    let limits = LastPush { began: Machine.uptime(), patience, longest };
-    for done in worker.thread.finish(limits) {
+    for done in worker.thread.finish(LastPush { began: Machine.uptime(), longest }) {
         worker.note(done);
     }
     worker.log_store_events();

@@ -1,8 +1,6 @@
 //! The task that syncs one namespace in the thread, and its reports to the event loop.
 
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::time::Duration;
-use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
@@ -36,37 +34,10 @@ pub(crate) struct SyncWaiter {
     pub(crate) id: u64,
 }
 
-/// The number of namespaces whose last push is running. The event loop waits for them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LastPushes(Arc<AtomicUsize>);
-
-/// Counts a running last push until it is dropped.
-struct RunningPush(LastPushes);
-
-// All accesses are relaxed: the number orders no other memory.
-impl LastPushes {
-    pub(super) fn are_running(&self) -> bool {
-        self.0.load(Relaxed) > 0
-    }
-
-    fn begin(&self) -> RunningPush {
-        self.0.fetch_add(1, Relaxed);
-        RunningPush(self.clone())
-    }
-}
-
-impl Drop for RunningPush {
-    fn drop(&mut self) {
-        let LastPushes(count) = &self.0;
-        count.fetch_sub(1, Relaxed);
-    }
-}
-
 /// The arguments of the task that syncs one namespace.
 pub(super) struct SyncTask<'a> {
     pub(super) observer: CycleObserver,
     pub(super) commands: UnboundedReceiver<SyncCommand>,
-    pub(super) last_pushes: LastPushes,
     pub(super) tasks: &'a mut JoinSet<()>,
 }
 
@@ -74,8 +45,8 @@ impl StoreVisitor for SyncTask<'_> {
     type Output = ();
 
     fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
-        let SyncTask { observer, commands, last_pushes, tasks } = self;
-        tasks.spawn_local(serve(observer, connect, commands, last_pushes));
+        let SyncTask { observer, commands, tasks } = self;
+        tasks.spawn_local(serve(observer, connect, commands));
     }
 }
 
@@ -84,7 +55,6 @@ async fn serve<S: Strategy>(
     observer: CycleObserver,
     connect: impl Fn() -> S,
     mut commands: UnboundedReceiver<SyncCommand>,
-    last_pushes: LastPushes,
 ) {
     let synced = observer.namespace.clone();
     let Some(mut syncer) = Syncer::new(synced.namespace, &synced.sizes, synced.lease_lifetime)
@@ -107,7 +77,6 @@ async fn serve<S: Strategy>(
     };
     let mut driver = SyncDriver::new(syncer, times, Machine, connect, observer);
     if let Some(limits) = driver.run(&mut commands).await {
-        let _running = last_pushes.begin();
         driver.finish(limits).await;
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::channel::ChannelTask;
-use super::task::{CycleObserver, Done, LastPushes, SyncTask, SyncWaiter};
+use super::task::{CycleObserver, Done, SyncTask, SyncWaiter};
 use crate::broker::{Broker, EventFd, EventLoopQueue, StoreEvent};
 use crate::engine::{Env as _, LastPush, Machine, SyncCommand, SyncResult};
 use crate::nginx::conf::SyncedNamespace;
@@ -40,7 +40,6 @@ pub(super) struct Thread {
     end_channels: Option<watch::Sender<()>>,
     /// Closed when the thread has ended.
     ended: blocking::Receiver<()>,
-    last_pushes: LastPushes,
 }
 
 /// A task for the thread.
@@ -85,8 +84,6 @@ impl Thread {
         let signals = block_signals();
         let thread =
             std::thread::Builder::new().name("ratelimit sync".into()).stack_size(THREAD_STACK);
-        let last_pushes = LastPushes::default();
-        let pushes = last_pushes.clone();
         let thread = thread.spawn(move || {
             let _at_end = at_end;
             let runtime = match LocalRuntime::new() {
@@ -102,7 +99,6 @@ impl Thread {
                     tasks: JoinSet::new(),
                     results,
                     events,
-                    last_pushes: pushes,
                     early: EarlySyncs::default(),
                     ending,
                 };
@@ -129,7 +125,6 @@ impl Thread {
             end_brokers: Vec::new(),
             end_channels: Some(end_channels),
             ended,
-            last_pushes,
         })
     }
 
@@ -212,15 +207,10 @@ impl Thread {
             // Sending fails only if the task has ended; then it has nothing left to push.
             let _ = commands.send(SyncCommand::Finish(limits));
         }
-        // The wait does not include the threads that look names up.
-        let mut wait = limits.patience.saturating_add(MARGIN);
         let end = limits.began.saturating_add(limits.longest).saturating_add(MARGIN);
-        while self.ended.recv_timeout(wait) == Err(blocking::RecvTimeoutError::Timeout)
-            && self.last_pushes.are_running()
-            && Machine.uptime() < end
-        {
-            wait = MARGIN;
-        }
+        // The wait does not include the threads that look names up. If the time is over, the thread
+        // ends with the process.
+        let _ = self.ended.recv_timeout(end.saturating_sub(Machine.uptime()));
         self.done()
     }
 
@@ -239,7 +229,6 @@ struct ThreadTasks {
     tasks: JoinSet<()>,
     results: EventLoopQueue<Done>,
     events: EventLoopQueue<StoreEvent>,
-    last_pushes: LastPushes,
     early: EarlySyncs,
     /// Closed to end the subscriptions.
     ending: watch::Receiver<()>,
@@ -294,7 +283,6 @@ impl ThreadTasks {
                         store_events: self.events.clone(),
                     },
                     commands,
-                    last_pushes: self.last_pushes.clone(),
                     tasks: &mut self.tasks,
                 };
                 options.visit(job);

@@ -66,8 +66,7 @@ impl SyncObserver for Recorder {
 }
 
 fn finish(commands: &UnboundedSender<SyncCommand>) {
-    let (began, patience) = (Duration::ZERO, Duration::ZERO);
-    let limits = LastPush { began, patience, longest: Duration::ZERO };
+    let limits = LastPush { began: Duration::ZERO, longest: Duration::ZERO };
     commands.send(SyncCommand::Finish(limits)).unwrap();
 }
 

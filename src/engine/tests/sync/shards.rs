@@ -159,8 +159,8 @@ fn a_last_push_takes_over_the_shards_of_a_worker_that_was_killed() {
 
     let lifetime = Duration::from_millis(LIFETIME);
     let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
-    let patience = Duration::from_millis(LIFETIME * 2 / 3);
-    let limits = LastPush { began: node.time.uptime(), patience, longest: 2 * patience };
+    let longest = Duration::from_millis(LIFETIME * 2 / 3);
+    let limits = LastPush { began: node.time.uptime(), longest };
     let pause = async || {
         node.time.monotonic.set(node.time.monotonic.get() + 10);
         tokio::task::yield_now().await;
