@@ -143,7 +143,8 @@ impl<T> AppliedRules<T> {
 
 /// Returns the warning about two limits that share a counter; `None` if a rule of the pair does not exist.
 fn of_pair(configuration: &Configuration, pair: &Shared<'_>) -> Option<Message> {
-    let (key, size) = (shown(pair.key), pair.size);
+    let key = shown(pair.key);
+    let window = pair.size.map_or_else(String::new, |size| format!(" and window {size}"));
     let first = configuration.rules.get(pair.first)?;
     let second = configuration.rules.get(pair.second)?;
     let places = match pair.places {
@@ -152,7 +153,7 @@ fn of_pair(configuration: &Configuration, pair: &Shared<'_>) -> Option<Message> 
     };
     let message = format!(
         "ratelimit: this rule{places} and that in {first} have different limits, and share the counter \
-         of key \"{key}\" and window {size}: expected counter=name for another counter, or \
+         of key \"{key}\"{window}: expected counter=name for another counter, or \
          counter=default if this is meant,"
     );
     Some(Message::At(second.clone(), message))

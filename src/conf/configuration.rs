@@ -67,9 +67,16 @@ pub struct NamespaceConf {
     pub rates: Vec<CountedRate>,
     /// The names of the counters of rules, ascending, without the shared one.
     pub counters: Vec<Box<str>>,
+    /// Whether rules limit how many of its requests are under way.
+    pub has_holds: bool,
 }
 
 impl Configuration {
+    /// Whether any rule limits how many requests are under way (`concurrent=`).
+    pub fn has_holds(&self) -> bool {
+        self.namespaces.iter().any(|namespace| namespace.has_holds)
+    }
+
     /// Returns the store of a namespace, if it names one.
     pub fn store(&self, namespace: &NamespaceConf) -> Option<&StoreConf> {
         self.stores.get(namespace.store?)

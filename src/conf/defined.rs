@@ -129,6 +129,7 @@ impl Configuration {
             window_sizes: definition.window_sizes.clone(),
             rates: Vec::new(),
             counters: Vec::new(),
+            has_holds: false,
         });
         Ok(())
     }

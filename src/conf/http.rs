@@ -225,9 +225,9 @@ impl HttpConf {
 }
 
 impl NamespaceUse {
-    /// Whether this is a rate, which has no window.
-    pub(super) fn is_rate(&self) -> bool {
-        self.algorithm.is_of_rates()
+    /// Whether this is a limit in windows, and not a rate or a number of requests that are under way.
+    pub(super) fn has_window(&self) -> bool {
+        !(self.algorithm.is_of_rates() || self.algorithm.is_of_concurrency())
     }
 }
 
@@ -253,8 +253,13 @@ impl NamespaceText {
     pub(super) fn window_sizes(&self) -> Vec<WindowSize> {
         let listed = self.definition.as_ref().map(|it| &it.options.window_sizes);
         let listed = listed.into_iter().flatten().copied();
-        let windows = self.uses.iter().filter(|it| !it.is_rate());
+        let windows = self.uses.iter().filter(|it| it.has_window());
         ascending(listed.chain(windows.map(|it| it.size)))
+    }
+
+    /// Whether rules limit how many requests are under way.
+    pub(super) fn has_holds(&self) -> bool {
+        self.uses.iter().any(|it| it.algorithm.is_of_concurrency())
     }
 
     /// Returns the names of the counters of rules, each once, without the shared one.

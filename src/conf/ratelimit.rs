@@ -13,6 +13,7 @@ use super::words::message::{ConfError, Message};
 use super::words::nginx::Nginx;
 use super::words::parameter::Parameter;
 use super::words::text::{self, Amount, WrittenText, compile};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Quota, QuotaHits};
 use crate::policy::options::shown;
@@ -121,9 +122,10 @@ impl<T> RuleLimit<T> {
         rule: &RuleText<'_>,
         quota: &Quota<'_>,
     ) -> Result<RuleLimit<T>, ConfError> {
-        let default_name = match rule.algorithm.is_of_rates() {
-            true => format!("{}-rate", rule.namespace),
-            false => format!("{}-{}", rule.namespace, shown(quota.window)),
+        let default_name = match rule.algorithm {
+            Algorithm::Bucket => format!("{}-rate", rule.namespace),
+            Algorithm::Concurrency => format!("{}-concurrent", rule.namespace),
+            _ => format!("{}-{}", rule.namespace, shown(quota.window)),
         };
         Ok(RuleLimit {
             limit: Limit {

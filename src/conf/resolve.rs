@@ -66,6 +66,7 @@ impl HttpConf {
             window_sizes: namespace.window_sizes(),
             rates: namespace.rates(),
             counters: namespace.counters(),
+            has_holds: namespace.has_holds(),
         };
         let Some(definition) = &namespace.definition else {
             if **name != *DEFAULT_NAMESPACE {
@@ -150,7 +151,7 @@ impl HttpConf {
 fn check_windows(namespace: &NamespaceText, options: &NamespaceOptions) -> Result<(), ConfError> {
     let listed = &options.window_sizes;
     let mut uses = namespace.uses.iter();
-    let other = uses.find(|it| !it.is_rate() && !listed.is_empty() && !listed.contains(&it.size));
+    let other = uses.find(|it| it.has_window() && !listed.is_empty() && !listed.contains(&it.size));
     let Some(NamespaceUse { origin, window, size, .. }) = other else {
         return Ok(());
     };
@@ -185,11 +186,16 @@ fn check_algorithms(
         return Ok(());
     };
     let (name, sync) = (&namespace.name, options.sync);
-    let word = match algorithm.is_of_rates() {
-        true => "rate=".into(),
-        false => format!("window={}", algorithm.name()),
+    let word = match algorithm {
+        Algorithm::Bucket => "rate=".into(),
+        Algorithm::Concurrency => "concurrent=".into(),
+        _ => format!("window={}", algorithm.name()),
     };
     let message = match store.filter(|_| sync == SyncMode::Synchronous) {
+        Some(_) if algorithm.is_of_concurrency() => format!(
+            "ratelimit: concurrent= does not go with \"sync_rate 0;\" of namespace \"{name}\", since no \
+             store knows which requests are under way: expected \"sync_rate off;\" or a period there"
+        ),
         Some(store) => format!(
             "ratelimit: {word} does not go with \"sync_rate 0;\" of namespace \"{name}\", whose \
              strategy {} cannot count so exactly: expected a sliding or fixed window, or \

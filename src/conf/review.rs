@@ -58,9 +58,12 @@ pub struct Shared<'a> {
     pub places: usize,
     /// The key, as it is written.
     pub key: &'a [u8],
-    /// The window, or the time unit of a rate.
-    pub size: WindowSize,
+    /// The window, or the time unit of a rate; `None` for a number of requests that are under way.
+    pub size: Option<WindowSize>,
 }
+
+/// The number of the kind of requests that are under way, which have no window.
+const HOLDS: u8 = StoredKind::Holds.wire_id();
 
 impl WindowLimits {
     /// Returns the limits of a rule, by window.
@@ -143,7 +146,10 @@ impl<'a> Sharing<'a> {
                 match pairs.get_mut(index) {
                     Some(pair) => pair.places = pair.places.saturating_add(1),
                     None => {
-                        pairs.push(Shared { first, second: *rule, places: 1, key, size: *size })
+                        let has_window =
+                            !matches!(counters, LimitedCounters::Known(kind, _) if *kind == HOLDS);
+                        let size = has_window.then_some(*size);
+                        pairs.push(Shared { first, second: *rule, places: 1, key, size })
                     }
                 }
             }
@@ -260,7 +266,7 @@ mod tests {
         pairs
             .map(|it| {
                 let key = String::from_utf8_lossy(it.key).into();
-                (it.first, it.second, key, it.size.to_string())
+                (it.first, it.second, key, it.size.map_or_else(String::new, |it| it.to_string()))
             })
             .collect()
     }

@@ -24,7 +24,7 @@ use super::http::held::suspension;
 use super::http::{api, context, delayed, handler, headers, reserves, synchronous, variables};
 use super::log::{self, Log};
 use super::module::Module;
-use super::{capi, sync};
+use super::{capi, holds, sync};
 use crate::broker::Asker;
 use crate::broker::shared::message::Reply;
 use crate::conf::words::message::ConfError;
@@ -302,7 +302,7 @@ fn serve(cycle: &Cycle<'_>) {
     }
 }
 
-/// Starts to sync for this configuration, after the syncs of any other one have ended.
+/// Starts to sync and to look after holds for this configuration, after the syncs of any other one have ended.
 fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
     end_sync();
     // SAFETY: all that uses the log ends before the cycle does: here, and in `begin`.
@@ -310,10 +310,14 @@ fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
     let (namespaces, stores) = (conf.synced(), conf.deciding());
     let shared = (conf.shared_queues(), conf.bells());
     sync::start(namespaces, stores, shared, conf.late(), pass_replies, log);
+    if conf.has_holds() {
+        holds::start(conf, log);
+    }
 }
 
-/// Ends all syncs of this process.
+/// Ends all syncs of this process, and the look after holds.
 fn end_sync() {
+    holds::end();
     if sync::is_started() {
         end_replies();
     }
@@ -323,6 +327,7 @@ fn end_sync() {
 /// Runs when a worker ends.
 unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
     guard((), || {
+        holds::end();
         capi::end();
         // The last push includes the hits that are given back here.
         reserves::end();

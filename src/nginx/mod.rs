@@ -4,6 +4,7 @@
 //! - [`conf`]: directives and the configuration
 //! - [`zone`]: shared memory
 //! - [`sync`]: synced namespaces, with a thread
+//! - [`holds`]: what ended workers held
 //! - `http`: requests; [`capi`]: the library's functions for other modules, and for Lua; [`store_wait`]:
 //!   their waits for a store's answer
 //! - [`request`], [`cycle`], [`conf::Conf`]: wrappers of raw pointers; [`memory`], [`slot`]: data
@@ -28,6 +29,7 @@ mod capi;
 mod conf;
 mod cycle;
 mod event_loop;
+mod holds;
 mod http;
 mod lifecycle;
 mod log;

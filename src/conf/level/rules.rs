@@ -120,7 +120,8 @@ impl<T> Rules<T> {
         self.rules.iter().any(|rule| rule.dry_run.is_some())
     }
 
-    /// Returns the value of `RateLimit-Policy` if all limits apply; empty if one of them is variable.
+    /// Returns the value of `RateLimit-Policy` if all limits apply; empty if one of them is variable. Numbers of requests
+    /// that are under way are no policies.
     pub fn policy(&self) -> &[u8] {
         &self.policy
     }
@@ -236,7 +237,8 @@ impl<T> Rules<T> {
 
     fn write_policy(&mut self) {
         let mut policy = Vec::new();
-        let constant = self.limits().map(|limit| match limit.hits {
+        let told = self.limits().filter(|limit| !limit.limit.algorithm.is_of_concurrency());
+        let constant = told.map(|limit| match limit.hits {
             Amount::Constant(hits) => Some(PolicyItem {
                 name: &limit.limit.name,
                 hits: limit.limit.most(hits),

@@ -1,5 +1,6 @@
 //! The words of a `ratelimit` directive, parsed.
 
+mod concurrent;
 mod rate;
 
 use super::limit_list::WindowHits;
@@ -101,7 +102,7 @@ impl<'a> RuleText<'a> {
         let (mut cost, mut charge, mut name) = (None, None, None);
         let (mut rate, mut burst, mut delay) = (None, None, None);
         let (mut dry_run, mut status, mut unless) = (None, None, None);
-        let (mut list, mut default) = (None, None);
+        let (mut list, mut default, mut concurrent) = (None, None, None);
         for &word in words {
             let parameter = Parameter::of(word).ok_or_else(|| unknown(word))?;
             let place = match parameter.name() {
@@ -113,6 +114,7 @@ impl<'a> RuleText<'a> {
                 b"rate" => Some(&mut rate),
                 b"burst" => Some(&mut burst),
                 b"delay" => Some(&mut delay),
+                b"concurrent" => Some(&mut concurrent),
                 b"key" => Some(&mut key),
                 b"counter" => Some(&mut counter),
                 b"cost" => Some(&mut cost),
@@ -136,6 +138,11 @@ impl<'a> RuleText<'a> {
                 let message = format!("parameter \"{word}\" is duplicate: expected it once");
                 return Err(OptionError::new(message));
             }
+        }
+        if let Some(concurrent) = concurrent {
+            let limit = limits.first().copied();
+            let others = [limit, list, default, window, zone, rate, burst, delay, cost, charge];
+            quotas.push(concurrent::parse(concurrent, others.into_iter().flatten())?);
         }
         let others = [limits.first().copied(), rate, burst, delay, name];
         match (list, default, others.into_iter().flatten().next()) {
@@ -174,9 +181,10 @@ impl<'a> RuleText<'a> {
             let message = "no limit: expected at least one \"limit=hits/window\"";
             return Err(OptionError::new(message));
         }
-        let algorithm = match rate {
-            Some(_) => Algorithm::OF_RATES,
-            None => window.map_or(Ok(Algorithm::default()), parse_algorithm)?,
+        let algorithm = match (&rate, concurrent) {
+            (Some(_), _) => Algorithm::OF_RATES,
+            (None, Some(_)) => Algorithm::Concurrency,
+            (None, None) => window.map_or(Ok(Algorithm::default()), parse_algorithm)?,
         };
         if let Some(window) = window.filter(|_| algorithm != Algorithm::Fixed) {
             refuse_calendar(window, &quotas)?;

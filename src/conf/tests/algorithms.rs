@@ -240,3 +240,33 @@ fn sliding_and_fixed_windows_share_a_counter_and_others_have_their_own() {
         ),
     ]);
 }
+
+#[test]
+fn requests_under_way_are_known_to_no_store() {
+    check(&[
+        (
+            "a synchronous namespace",
+            namespace!("0", "ratelimit api concurrent=5;"),
+            "[emerg] ratelimit: concurrent= does not go with \"sync_rate 0;\" of namespace \"api\", since no store \
+             knows which requests are under way: expected \"sync_rate off;\" or a period there in http.conf:5",
+        ),
+        (
+            "a local namespace, in which a number of requests is no policy",
+            namespace!("off", "ratelimit api concurrent=5; ratelimit api limit=9/1s;"),
+            "server: \"api-1s\";q=9;w=1",
+        ),
+    ]);
+}
+
+#[test]
+fn different_numbers_of_requests_under_way_share_a_counter() {
+    check_in_server(&[(
+        "two numbers of one key",
+        "ratelimit concurrent=5;\nlocation /a {\nratelimit concurrent=6;\n}",
+        "[warn] ratelimit: this rule and that in http.conf:1 have different limits, and share the counter of key \
+             \"$remote_addr\": expected counter=name for another counter, or counter=default if this is meant, in \
+             http.conf:3\n\
+         server: \"default-concurrent\";q=5\n\
+         location /a: \"default-concurrent\";q=6",
+    )]);
+}

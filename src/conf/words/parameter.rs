@@ -16,7 +16,7 @@ pub struct Parameter<'a> {
 }
 
 /// The accepted parameters of a rule, as the end of a message.
-pub(crate) const EXPECTED: &str = "expected limit=hits/window, limits=, default=, window=, tz=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge=, \
+pub(crate) const EXPECTED: &str = "expected limit=hits/window, limits=, default=, window=, tz=, rate=hits/time, burst=, delay=, concurrent=, key=, counter=, cost=, charge=, \
                                dry_run=, status=, unless= or name=";
 
 /// The rule of quotes, as the end of a message.

@@ -26,7 +26,7 @@ fn of_rule(rule: &ListedRule) -> String {
         object! {
             name: &*limit.name,
             limit: hits.map(Thousandths::from),
-            window: Thousandths::of(limit.size.millis()),
+            window: (!limit.algorithm.is_of_concurrency()).then(|| Thousandths::of(limit.size.millis())),
             window_type: limit.algorithm.name(),
             burst: burst.map(Thousandths::from),
             delay: limit.burst.delay.map(Thousandths::from),

@@ -33,7 +33,7 @@ pub(super) enum MetricSource {
 }
 
 /// All families, in the order of the page.
-pub(super) static FAMILIES: [Family; 28] = [
+pub(super) static FAMILIES: [Family; 29] = [
     gauge(
         "ratelimit_build_info",
         "Versions of the module and of nginx. The value is always 1.",
@@ -96,6 +96,15 @@ pub(super) static FAMILIES: [Family; 28] = [
         "ratelimit_hits_total",
         "Hits of requests, once for each counter that was charged.",
         Namespace(|samples, it| samples.write_decimal(thousandths(it.stats.hits))),
+    ),
+    gauge(
+        "ratelimit_concurrent",
+        "Requests that are under way, once for each counter of a concurrent= that they count in.",
+        Namespace(|samples, it| {
+            if let Some(under_way) = it.under_way {
+                samples.write(under_way);
+            }
+        }),
     ),
     counter(
         "ratelimit_invalid_values_total",

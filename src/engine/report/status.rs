@@ -72,6 +72,8 @@ pub struct NamespaceStatus<'c> {
     pub sizes: &'c [WindowSize],
     /// Events of the namespace.
     pub stats: NamespaceStats,
+    /// The number of its requests that are under way, if that is limited.
+    pub under_way: Option<u64>,
     /// The results of its syncs, if it is synced.
     pub syncs: Option<SyncStats>,
     /// The number of living nodes that share its store, as far as known, if it is synced.
@@ -187,6 +189,7 @@ pub(crate) mod testing {
                 removed: 1,
                 dropped: 1_500,
             },
+            under_way: store.map(|_| 2),
             syncs,
             nodes: syncs.map(|_| 3),
             pending: syncs.map(|_| 5),

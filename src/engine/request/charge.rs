@@ -1,6 +1,7 @@
 //! The charge of a request by one limit.
 
-use super::bound_limit::BoundLimit;
+use super::bound_limit::{BoundLimit, ChargePath};
+use crate::policy::algorithm::StoredKind;
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
 use crate::policy::limit::Verdict;
@@ -75,6 +76,18 @@ impl<'c, 'm> Charge<'c, 'm> {
         let (table, counter, identity) = (self.bound.table, self.counter(), self.identity());
         let receipt = self.counted.receipt?;
         Some(Refund { table, counter, identity, receipt })
+    }
+
+    /// Releases the request, which ends, if this is a hold. Must be called once.
+    #[inline]
+    pub fn release(&self) {
+        if let BoundLimit { table, counter, path: ChargePath::Holds | ChargePath::Shared, .. } =
+            self.bound
+            && counter.kind() == StoredKind::Holds
+            && let Some(receipt) = &self.counted.receipt
+        {
+            table.refund(counter, receipt);
+        }
     }
 
     pub(super) fn has_counter_of(&self, other: &Counter, key: Key<'_>) -> bool {

@@ -376,6 +376,12 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         self.charges
     }
 
+    /// Ends the evaluation of a request that fails for another reason, and refunds all of its charges.
+    #[cold]
+    pub fn abandon(mut self) {
+        refund_from(0, self.charges.as_mut_slice(), |_| true);
+    }
+
     #[cold]
     fn refuse(&mut self, refusal: Outcome, clock: &impl Clock) -> Outcome {
         count_rejected_keys(self.charges.as_mut_slice(), clock);

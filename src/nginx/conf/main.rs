@@ -212,6 +212,11 @@ impl MainConf {
         self.configuration().has_deferred
     }
 
+    /// Returns whether any rule limits how many requests are under way.
+    pub(crate) fn has_holds(&self) -> bool {
+        self.configuration().has_holds()
+    }
+
     /// Returns the name of a namespace's store; `None` without one.
     pub(crate) fn store_of(&self, namespace: &str) -> Option<&str> {
         let mut namespaces = self.configuration().namespaces.iter();
@@ -404,7 +409,7 @@ impl MainConf {
     }
 
     /// Returns a value that keeps the zones and namespaces alive.
-    pub(super) fn lend(&self) -> Arc<Lent> {
+    pub(crate) fn lend(&self) -> Arc<Lent> {
         self.lent.clone()
     }
 
@@ -418,6 +423,11 @@ impl MainConf {
         &self.zones
     }
 
+    /// Returns the tables of the zones, once they are mapped.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &CounterTable<'static>> {
+        self.zones.iter().filter_map(|zone| zone.table())
+    }
+
     /// Returns the table of the first zone, for events that belong to no zone.
     pub(crate) fn any_table(&self) -> Option<&CounterTable<'static>> {
         self.zones.first()?.table()
@@ -425,9 +435,7 @@ impl MainConf {
 
     /// Sets the worker whose event counters this process increments in all zones.
     pub(crate) fn set_worker(&self, worker: usize) {
-        for table in self.zones.iter().filter_map(|zone| zone.table()) {
-            table.set_worker(worker);
-        }
+        self.tables().for_each(|table| table.set_worker(worker));
     }
 
     /// Returns the namespace with this number in the configuration; `None` before the zones are

@@ -35,7 +35,7 @@ pub(super) use location::LocationConf;
 pub(super) use main::MainConf;
 pub(super) use reading::{Conf, ContentHandlers};
 pub(super) use rules::{Active, ActiveLimit, ActiveRule, Cost, OwnKey, RuleKey, RuleSet};
-pub(super) use served::{LateNamespace, SyncedNamespace, Synchronous};
+pub(super) use served::{LateNamespace, Lent, SyncedNamespace, Synchronous};
 pub(super) use status::Look;
 pub(super) use text::{Amount, Evaluated, EvaluationError, Text};
 

@@ -33,6 +33,10 @@ pub(crate) struct Active {
     pub(crate) rules: Box<[ActiveRule]>,
     /// Number of limits of all rules together.
     pub(crate) limit_count: usize,
+    /// Number of those that headers tell of: all but those on requests that are under way.
+    told_count: usize,
+    /// Whether a rule limits how many requests are under way.
+    pub(crate) has_holds: bool,
     /// Value of `RateLimit-Policy` if all limits apply; empty if one of them is variable.
     policy: &'static [u8],
     /// Whether a rule charges hits that depend on the response.
@@ -111,7 +115,7 @@ impl RuleSet {
     #[inline]
     pub(crate) fn policy(&self, limits: usize) -> Option<&[u8]> {
         let active = self.active.get()?;
-        let is_known = !active.policy.is_empty() && active.limit_count == limits;
+        let is_known = !active.policy.is_empty() && active.told_count == limits;
         is_known.then_some(active.policy)
     }
 
@@ -167,10 +171,15 @@ impl RuleSet {
         let mut synchronous = rules.iter().filter(|rule| rule.synchronous.is_some());
         let is_synchronous = synchronous.clone().next().is_some();
         let mut limits = rules.iter().flat_map(|rule| &rule.limits);
+        let is_told = |it: &&ActiveLimit| !it.bound.limit.algorithm.is_of_concurrency();
+        let (told_count, limit_count) =
+            (limits.clone().filter(is_told).count(), limits.clone().count());
         let has_delay = limits.any(|limit| limit.bound.limit.burst.delay.is_some());
         let has_estimates = rules.iter().any(|rule| rule.cost.is_estimated());
         Active {
-            limit_count: rules.iter().map(|rule| rule.limits.len()).sum(),
+            limit_count,
+            told_count,
+            has_holds: told_count < limit_count,
             policy: self.rules.policy(),
             is_synchronous,
             is_reserving: is_synchronous

@@ -66,7 +66,7 @@ pub(crate) struct SyncedNamespace {
 
 /// Marker whose references keep a configuration's zones and namespaces alive.
 #[derive(Debug, Default)]
-pub(super) struct Lent;
+pub(crate) struct Lent;
 
 /// The synced namespaces that callers have defined in this process.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
 //! The path of a request, from top to bottom: keys, limits, decision, log, rejection. The log phase
-//! charges the hits that depend on the response.
+//! charges the hits that depend on the response, and ends the holds of the request.
 
 use core::cell::Cell;
 use core::iter;
@@ -14,7 +14,7 @@ use ngx::http::HttpModuleLocationConf as _;
 use super::answer::{answer, reject};
 use super::context::{self, Context, ContextSlot, Response, Room};
 use super::{deferred, delayed, evaluate, synchronous};
-use crate::engine::Evaluation;
+use crate::engine::{Charge, Evaluation};
 use crate::nginx::conf::{Active, Conf, EvaluationError, LocationConf, MainConf, Phase, RuleSet};
 use crate::nginx::event_loop::{NgxClock, guard, measured, random_up_to, sample};
 use crate::nginx::module::Module;
@@ -30,7 +30,7 @@ pub(crate) fn install(conf: &mut Conf<'_>, main: &MainConf) -> Option<()> {
     if main.has_precontent() {
         conf.add_handler(ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE, precontent)?;
     }
-    if main.has_deferred() {
+    if main.has_deferred() || main.has_holds() {
         conf.add_handler(ngx_http_phases_NGX_HTTP_LOG_PHASE, at_end)?;
     }
     Some(())
@@ -152,12 +152,16 @@ fn decide_here<'r, const IS_RARE: bool>(
     let (active, settings) = (rules.active(), &conf.settings);
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut evaluation = Evaluation::new(room, settings.count_rejected);
-    evaluate::each_limit(request, conf, active, &mut keys, |check| {
+    let evaluated = evaluate::each_limit(request, conf, active, &mut keys, |check| {
         if IS_RARE {
             evaluation.enter(check.trial);
         }
         evaluation.charge(check.bound, check.hits, check.key, check.cost, &NgxClock);
-    })?;
+    });
+    if let Err(error) = evaluated {
+        evaluation.abandon();
+        return Err(error);
+    }
     let (outcome, room) = match IS_RARE {
         true => evaluation.finish_rare(active.refusal(settings.refusal), &NgxClock),
         false => evaluation.finish(settings.refusal, &NgxClock),
@@ -225,20 +229,24 @@ fn again<'r>(request: &Request<'r>, context: &Context<'r>) -> Result<ngx_int_t, 
     Ok(reject(request, context))
 }
 
-/// Charges the hits that depend on the response. nginx calls this in the log phase.
+/// Ends a request: charges the hits that depend on the response, and releases its holds. nginx calls this in the log
+/// phase, once for each main request, however that ends.
 unsafe extern "C" fn at_end(request: *mut ngx_http_request_t) -> ngx_int_t {
     guard(NGX_OK as ngx_int_t, || {
         // SAFETY: nginx passes a live request: it frees the request after the log phase.
-        unsafe { Request::with(request, charge_deferred) };
+        unsafe { Request::with(request, end) };
         NGX_OK as ngx_int_t
     })
 }
 
-fn charge_deferred(request: &Request<'_>) {
+fn end(request: &Request<'_>) {
     // nginx logs subrequests too; only the main request is charged.
     if request.is_main()
         && let Some(context) = context::of_main(request)
     {
         deferred::charge(request, context);
+        if context.rules.active().has_holds {
+            context.charges.iter().for_each(Charge::release);
+        }
     }
 }

@@ -60,7 +60,10 @@ fn add_guarded<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()
 
 fn add<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
     if context.is_accounted() {
-        context.settings().headers.add(context, request)?;
+        match context.rules.active().has_holds {
+            true => add_without_holds(request, context)?,
+            false => context.settings().headers.add(context, request)?,
+        }
     }
     if context.is_rejected() {
         retry_after::add(context.retry_after(), request)?;
@@ -70,6 +73,34 @@ fn add<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
         retry_after::add(Some(context.jitter), request)?;
     }
     Some(())
+}
+
+/// Adds the headers of the limits that are not on requests under way, which no format has a form for.
+#[cold]
+#[inline(never)]
+fn add_without_holds<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
+    let told = WithoutHolds(context);
+    match told.count() {
+        0 => Some(()),
+        _ => context.settings().headers.add(&told, request),
+    }
+}
+
+/// The limits of a request except those on requests that are under way.
+struct WithoutHolds<'r>(&'r Context<'r>);
+
+impl<'r> ToldLimits<'r> for WithoutHolds<'r> {
+    fn verdicts(&self) -> impl Iterator<Item = Verdict<'r>> + Clone {
+        self.0.verdicts().filter(|it| !it.limit.algorithm.is_of_concurrency())
+    }
+
+    fn count(&self) -> usize {
+        self.verdicts().count()
+    }
+
+    fn policy(&self) -> Option<&'r [u8]> {
+        self.0.rules.policy(self.count())
+    }
 }
 
 impl<'r> ToldLimits<'r> for Context<'r> {
