@@ -29,7 +29,12 @@ const APART: Duration = Duration::from_millis(5);
 impl Postgres {
     /// Returns a client with a connection of its own and a longer timeout of an exchange.
     pub(super) fn listener(&self) -> Postgres {
-        Postgres { link: self.link.with_longer_timeout(WAIT), nodes: None, purged: self.purged }
+        Postgres {
+            link: self.link.with_longer_timeout(WAIT),
+            nodes: None,
+            purged: self.purged,
+            now: self.now,
+        }
     }
 
     /// Waits for news of these shards.

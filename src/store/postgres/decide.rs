@@ -20,6 +20,7 @@ use super::read::Read;
 use super::{Postgres, row};
 use crate::policy::algorithm::{Level, StoredKind};
 use crate::policy::hits::Hits;
+use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::{
     Answer, AskedCounter, Certainty, Decided, Decider, Few, Question,
 };
@@ -60,9 +61,10 @@ impl Decider for Postgres {
         questions: &[Question],
     ) -> Result<Decided, StoreError> {
         let asked = AskedPlaces::new(questions);
+        let now = &mut self.now;
         let exchange = async |connection: &Connection| {
             for _ in 0..ATTEMPTS {
-                match asked.attempt(connection, questions, node, proposed).await {
+                match asked.attempt(connection, questions, now, node, proposed).await {
                     Ok(Some(decided)) => return Ok(decided),
                     Ok(None) => {}
                     Err(fault) if fault.is_of_data() => asked.end_epochs(connection).await?,
@@ -81,10 +83,11 @@ impl<'q> AskedPlaces<'q> {
         &self,
         connection: &Connection,
         questions: &'q [Question],
+        now: &mut UnixMillis,
         node: NodeId,
         proposed: Epoch,
     ) -> Result<Option<Decided>, Fault> {
-        let read = self.read(connection, questions).await?;
+        let read = self.read(connection, questions, now).await?;
         let epochs: Option<Vec<Epoch>> = read.epochs.iter().copied().collect();
         let Some(epochs) = epochs else {
             self.open_epochs(connection, &read.epochs, proposed).await?;

@@ -56,6 +56,8 @@ pub struct Postgres {
     purged: i64,
     /// Number of living nodes, from the last answer.
     nodes: Option<u64>,
+    /// The time that the server told with the last decision.
+    now: UnixMillis,
 }
 
 /// Most rows of each kind that are purged at a time, in some tens of milliseconds.
@@ -75,7 +77,12 @@ impl Strategy for Postgres {
     type Counts = Added;
 
     fn new(options: &StoreOptions, own: &PostgresOptions) -> Postgres {
-        Postgres { link: Link::new(options, own), purged: MAX_PURGED, nodes: None }
+        Postgres {
+            link: Link::new(options, own),
+            purged: MAX_PURGED,
+            nodes: None,
+            now: UnixMillis::default(),
+        }
     }
 
     fn connects(&self) -> u64 {

@@ -4,6 +4,7 @@ use core::num::NonZeroU64;
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::{join, join3};
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::connection::{Connection, Fault, Prepared};
@@ -33,11 +34,13 @@ pub(super) struct Read {
 }
 
 impl AskedPlaces<'_> {
-    /// Reads the counts. If anything must be locked, leaves a transaction open.
+    /// Reads the counts. If anything must be locked, leaves a transaction open. `expected` is the time that the server
+    /// told last, which selects the windows of the calendar. If they are others by now, reads again.
     pub(super) async fn read(
         &self,
         connection: &Connection,
         questions: &[Question],
+        expected: &mut UnixMillis,
     ) -> Result<Read, Fault> {
         let client = &connection.client;
         let shards = self.shards.iter();
@@ -49,16 +52,23 @@ impl AskedPlaces<'_> {
         let keys: Vec<_> = places.map(|it| it.key).collect();
         let logs = (1..).zip(&self.places).filter(|(_, it)| is_log(it));
         let logs: Vec<i64> = logs.map(|(number, _)| number).collect();
-        let mut parameters: Vec<&(dyn ToSql + Sync)> =
-            vec![&namespaces, &numbers, &shards, &sizes, &keys];
-        let mut statement = Prepared::Read;
-        if !logs.is_empty() {
-            statement = Prepared::ReadLogs;
-            parameters.push(&logs);
-        }
+        let statement = match logs.as_slice() {
+            [] => Prepared::Read,
+            _ => Prepared::ReadLogs,
+        };
+        let statement = connection.statement(statement)?;
+        let read_at = async |calendars: &[Option<i64>]| {
+            let mut parameters: Vec<&(dyn ToSql + Sync)> =
+                vec![&namespaces, &numbers, &shards, &sizes, &keys, &calendars];
+            if !logs.is_empty() {
+                parameters.push(&logs);
+            }
+            client.query(statement, &parameters).await
+        };
+        let calendars = self.calendar_windows(*expected);
         let levels: Vec<_> = (0..).zip(&self.places).filter_map(LevelPlace::of).collect();
         let levels = levels::read(connection, (&namespaces, &numbers), &levels);
-        let read = client.query(connection.statement(statement)?, &parameters);
+        let read = read_at(&calendars);
         let mut obstacles = Obstacles::new();
         let (rows, levels) = if !self.are_charged {
             obstacles = logs::rooms(self, questions);
@@ -76,12 +86,28 @@ impl AskedPlaces<'_> {
             locked?;
             read
         };
-        let rows = rows?;
+        let mut rows = rows?;
 
         let misunderstood = || Fault::Misunderstood("read.sql");
-        let now: i64 = rows.first().ok_or_else(misunderstood)?.try_get("now")?;
+        let time_of = |rows: &[Row]| {
+            let now: i64 = rows.first().ok_or_else(misunderstood)?.try_get("now")?;
+            Ok::<_, Fault>(UnixMillis(u64::try_from(now).map_err(|_| misunderstood())?))
+        };
+        let mut now = time_of(&rows)?;
+        for _ in 0..REREADS {
+            let before = core::mem::replace(expected, now);
+            let calendars = self.calendar_windows(now);
+            if self.calendar_windows(before) == calendars {
+                break;
+            }
+            rows = read_at(&calendars).await?;
+            now = time_of(&rows)?;
+        }
+        if self.calendar_windows(now) != self.calendar_windows(*expected) {
+            return Err(misunderstood());
+        }
         let mut read = Read {
-            now: UnixMillis(u64::try_from(now).map_err(|_| misunderstood())?),
+            now,
             counts: self.places.iter().map(|it| StoredCount::none(it.kind)).collect(),
             logs: BTreeMap::new(),
             epochs: vec![None; self.shards.len()],
@@ -118,6 +144,22 @@ impl AskedPlaces<'_> {
         Ok(read)
     }
 }
+
+impl AskedPlaces<'_> {
+    /// Returns for each place the number of its window of the calendar at `now`; nothing if no place has such a window.
+    fn calendar_windows(&self, now: UnixMillis) -> Vec<Option<i64>> {
+        let number = |place: &AskedPlace<'_>| {
+            let is_of_calendar = place.size.is_of_calendar();
+            is_of_calendar.then(|| place.size.at(now).number.cast_signed())
+        };
+        let numbers: Vec<_> = self.places.iter().map(number).collect();
+        if numbers.iter().any(Option::is_some) { numbers } else { Vec::new() }
+    }
+}
+
+/// Number of times that windows of the calendar are read again: once when the server's time was not known, and when one
+/// ends at this moment.
+const REREADS: usize = 3;
 
 fn is_log(place: &AskedPlace<'_>) -> bool {
     place.kind == StoredKind::Log

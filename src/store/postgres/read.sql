@@ -3,7 +3,8 @@
 -- row. The next part selects the counters, and may add columns.
 --
 -- $1 namespaces and $2 numbers of shards; then for each counter: $3 its shard, numbered from 1,
--- $4 size, $5 key
+-- $4 size, $5 key, $6 the number of its window if that is not the time divided by the size, as with windows of the
+-- calendar; or $6 is empty
 WITH clock AS MATERIALIZED (
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now
 ), shards AS MATERIALIZED (
@@ -12,7 +13,8 @@ WITH clock AS MATERIALIZED (
     LEFT JOIN {epochs} AS present ON present.namespace = shard.namespace
         AND present.shard = shard.number AND present.ended_at IS NULL
 ), counters AS MATERIALIZED (
-    SELECT counter.place, shards.epoch, counter.size, clock.now / counter.size AS number,
+    SELECT counter.place, shards.epoch, counter.size,
+        coalesce(($6::bigint[])[counter.place], clock.now / counter.size) AS number,
         sha256(counter.key) AS hash
     FROM clock
     CROSS JOIN unnest($3::bigint[], $4::bigint[], $5::bytea[]) WITH ORDINALITY

@@ -3,7 +3,7 @@
     -- oldest time that has not left. All are null for other counters, and for a log without
     -- entries.
     --
-    -- $6 the counters that are logs, numbered from 1
+    -- $7 the counters that are logs, numbered from 1
     , newest.log, newest.at AS block, newest.length, newest.last, newest.sum, newest.entries,
     coalesce(gone.entries, rest.number) AS gone, coalesce(gone.sum, rest.base) AS base,
     gone.at AS gone_block, coalesce(gone.next, rest.at) AS oldest
@@ -12,7 +12,7 @@ LEFT JOIN LATERAL (
     SELECT log, at, cardinality(times) AS length, times[cardinality(times)] AS last,
         sums[cardinality(sums)] AS sum, number + cardinality(times) AS entries
     FROM {logs}
-    WHERE asked.place = ANY ($6::bigint[])
+    WHERE asked.place = ANY ($7::bigint[])
         AND epoch = asked.epoch AND size = asked.size AND sha256(key) = asked.hash
     ORDER BY log DESC, at DESC LIMIT 1
 ) AS newest ON true

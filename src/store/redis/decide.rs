@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use redis::{Cmd, Value};
 
 use super::answer::RedisAnswer;
+use super::calendars::CalendarSizes;
 use super::{Redis, Transport, key};
 use crate::policy::algorithm::{LevelKind, StoredKind};
 use crate::policy::hits::Hits;
@@ -109,14 +110,24 @@ impl Decider for Redis {
         }
         // Without questions, any node can answer.
         let place = shards.first().cloned().unwrap_or_default();
-        let mut call = self.decide.command(&shards);
-        call.arg(node.to_string()).arg(proposed.to_string()).arg(proposed.0.get());
-        asked.write(&mut call, &followed);
-        let read = |value| asked.decided(questions, value, &followed);
-        let decided = self.way.run(&place, &self.decide, call, read);
-        let (decided, histories) = decided.await?;
-        self.histories = histories;
-        Ok(decided)
+        let calendars = CalendarSizes::of(questions);
+        for _ in 0..CalendarSizes::ATTEMPTS {
+            let mut call = self.decide.command(&shards);
+            call.arg(node.to_string()).arg(proposed.to_string()).arg(proposed.0.get());
+            asked.write(&mut call, &doubles(calendars.at(self.now)), &followed);
+            let read = |value| match CalendarSizes::time_of(&value) {
+                Some(now) => Some(Err(now)),
+                None => asked.decided(questions, value, &followed).map(Ok),
+            };
+            match self.way.run(&place, &self.decide, call, read).await? {
+                Ok((decided, histories)) => {
+                    (self.now, self.histories) = (decided.now, histories);
+                    return Ok(decided);
+                }
+                Err(now) => self.now = now,
+            }
+        }
+        Err(self.way.misunderstood(self.decide.name))
     }
 }
 
@@ -232,14 +243,14 @@ impl<'q> DecideArguments<'q> {
         Some(())
     }
 
-    fn write(&self, call: &mut Cmd, followed: &FollowedShards) {
+    fn write(&self, call: &mut Cmd, calendars: &[u8], followed: &FollowedShards) {
         let mut runs = Vec::new();
         for run in &self.runs {
             let numbers = [run.form, run.questions].into_iter();
             let numbers = numbers.chain(run.keys.iter().copied());
             runs.extend(numbers.flat_map(u16::to_be_bytes));
         }
-        call.arg(runs);
+        call.arg(runs).arg(calendars);
         for (shard, name) in self.shards.iter().enumerate() {
             let mut followed = followed.iter();
             let follows = followed.find(|(it, _)| it == *name);

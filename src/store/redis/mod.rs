@@ -7,6 +7,7 @@
 //! `a_user_with_only_the_needed_rights_suffices` lists the commands that a user needs.
 
 mod answer;
+mod calendars;
 mod channel;
 mod cluster;
 mod connection;
@@ -71,6 +72,8 @@ pub struct Redis {
     /// the last decision returned.
     followed: Vec<(Shard, Option<Witness>)>,
     histories: Vec<(Shard, ShardHistory)>,
+    /// The time that a server told with the last decision, which selects the windows of the calendar.
+    now: UnixMillis,
     prefix: Box<str>,
     push: Script,
     decide: Script,
@@ -122,6 +125,7 @@ impl Strategy for Redis {
             has_lost_grants: false,
             followed: Vec::new(),
             histories: Vec::new(),
+            now: UnixMillis::default(),
             prefix: own.prefix.clone(),
             push: script("push.lua", include_str!("push.lua")),
             decide: script("decide", DECIDE).finding_keys(),
@@ -309,6 +313,7 @@ impl Redis {
             has_lost_grants: false,
             followed: Vec::new(),
             histories: Vec::new(),
+            now: self.now,
             prefix: self.prefix.clone(),
             push: self.push.clone(),
             decide: self.decide.clone(),

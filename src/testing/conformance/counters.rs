@@ -1,6 +1,7 @@
 //! Tests of counts and their lifetimes.
 
 use super::*;
+use crate::policy::calendar::{CalendarUnit, CalendarZone};
 
 pub async fn all_counters_are_read_in_pages_while_others_write<F: Fixture>(fixture: &F) {
     let [mut reader, mut writer] = nodes(fixture).await;
@@ -48,6 +49,34 @@ pub async fn only_counters_of_the_requested_windows_are_read<F: Fixture>(fixture
     let find = |key: &[u8]| all.iter().find(|count| count.key == key).unwrap();
     assert_eq!((find(b"a").size, find(b"a").window), (MINUTE, 6));
     assert_eq!((find(b"d").size, find(b"d").window), (HOUR, 7));
+}
+
+pub async fn windows_of_the_calendar_are_windows_as_others<F: Fixture>(fixture: &F) {
+    let [mut one, mut two] = nodes(fixture).await;
+    let zones = ["UTC", "Pacific/Apia", "America/New_York"];
+    let zones = zones.map(|name| CalendarZone::named(name.as_bytes()).unwrap());
+    let sizes = CalendarUnit::ALL.into_iter();
+    let sizes = sizes.flat_map(|unit| zones.map(|zone| WindowSize::of_calendar(unit, zone)));
+    let in_window = |(index, size): (usize, WindowSize)| Diff {
+        size,
+        window: 677,
+        ..hits(&format!("{index}"), 1 + index as i64)
+    };
+    let diffs: Vec<_> = sizes.enumerate().map(in_window).collect();
+    one.push(diffs.clone()).await;
+    two.push(diffs.clone()).await;
+    let windows: Vec<_> = diffs.iter().map(|it| (it.size, it.window)).collect();
+    let all = two.read_all(&windows).await;
+    assert_eq!(all.len(), diffs.len());
+    for diff in &diffs {
+        let count = all.iter().find(|count| count.key == diff.key).unwrap();
+        assert_eq!((count.size, count.window), (diff.size, diff.window));
+        assert_eq!(count.total, diff.diff.plus(diff.diff));
+        let total = two.store.get_window(&shard("api"), &diff.key, diff.size, diff.window).await;
+        assert_eq!(total, Ok(count.total));
+    }
+    let one_window = [windows[5]];
+    assert_eq!(two.read_all(&one_window).await.len(), 1);
 }
 
 pub async fn decimals_and_large_totals_are_exact<F: Fixture>(fixture: &F) {

@@ -111,6 +111,7 @@ macro_rules! conformance_tests {
             epochs::a_batch_of_another_epoch_is_not_applied,
             counters::all_counters_are_read_in_pages_while_others_write,
             counters::only_counters_of_the_requested_windows_are_read,
+            counters::windows_of_the_calendar_are_windows_as_others,
             counters::decimals_and_large_totals_are_exact,
             counters::diffs_may_be_negative,
             counters::any_bytes_are_a_key,

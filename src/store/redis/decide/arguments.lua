@@ -8,7 +8,9 @@
 --          ones, and is not asked.
 -- ARGV     node, epoch for shards that have none, tag of its first position; the questions: runs of
 --          those of one form, each with the number of the form, how many questions, and for each of
---          their counters the number of the key in its place, all in two bytes. For each shard: the exchange that
+--          their counters the number of the key in its place, all in two bytes. For each size of a
+--          calendar, the size, the number of its window, when that starts and ends, and when the
+--          next one ends. For each shard: the exchange that
 --          its history must have: '' if that is not asked, 'none', or a witness (see changes.lua); the
 --          numbers of its places, which are for each its kind, the size of its windows (of buckets,
 --          the rate in hits a second) and how many keys it has; and the keys. For each form its numbers: 1 if rejected hits are counted, or 0; how
@@ -21,7 +23,8 @@
 -- the common part of questions: everything except the keys. Numbers start with 1. Hits are in
 -- thousandths.
 --
--- Answers TIME; for each place lists of the previous state of its keys, which the file of its kind describes; the
+-- If one of these windows is not that of this server's time, answers only TIME, and does nothing.
+-- Otherwise answers TIME; for each place lists of the previous state of its keys, which the file of its kind describes; the
 -- limits that refused, numbered through all questions; for each shard whose history is asked about, the position of the
 -- last change, and 1 if the history is complete; and for each log of each question whose limits had no room, the time of
 -- the hit after which they will have, unless that is now.
@@ -80,4 +83,19 @@ end
 local answer, written = call('TIME'), false
 local seconds, micros = answer[1], answer[2]
 local now = seconds * 1000 + math.floor(micros / 1000)
+
+-- By size: the number of a calendar's window, what is left of it, and the length of the next one.
+local calendars
+if ARGV[at] ~= '' then
+  calendars = {}
+  local of = doubles()
+  for i = 1, #of, 5 do
+    if now < of[i + 2] or now >= of[i + 3] then
+      return answer
+    end
+    calendars[of[i]] = {number = of[i + 1], left = of[i + 3] - now, next = of[i + 4] - of[i + 3]}
+  end
+else
+  at = at + 1
+end
 

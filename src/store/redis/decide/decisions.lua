@@ -17,11 +17,16 @@ for i, key in ipairs(KEYS) do
   local of = doubles()
   for j = 1, #of, 3 do
     local kind, size, keys = of[j], of[j + 1], of[j + 2]
-    local window, elapsed, last = math.floor(now / size), now % size, at + keys - 1
+    local window, left, last = math.floor(now / size), size - now % size, at + keys - 1
+    local calendar = calendars and calendars[size]
+    if calendar then
+      window, left = calendar.number, calendar.left
+    end
     local name, before = window_name(size, window), window_name(size, window - 1)
-    -- By the numbers of keys. `current` includes the charges of earlier questions.
+    -- By the numbers of keys. `current` includes the charges of earlier questions. The previous
+    -- window of a calendar has no weight, so only the time for which counts are kept needs its size.
     local place = {
-      size = size, left = size - elapsed, name = name, before = before, offset = at - 1, charged = room(keys),
+      size = calendar and calendar.next or size, left = left, name = name, before = before, offset = at - 1, charged = room(keys),
     }
     if kind == 0 then
       place.current, answer[#answer + 1], place.below = read_counts(base .. name, at, last)

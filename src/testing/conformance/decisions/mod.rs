@@ -2,6 +2,7 @@
 
 mod admission;
 mod bucket;
+mod calendar;
 mod elastic;
 mod model;
 mod moving;
@@ -18,6 +19,7 @@ use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::NodeId;
 pub use admission::*;
 pub use bucket::*;
+pub use calendar::*;
 pub use elastic::*;
 pub(crate) use model::ListOfHits;
 pub use model::{decisions_follow_the_model, decisions_in_one_shard_follow_the_model};
@@ -63,6 +65,8 @@ macro_rules! decision_tests {
             decisions::a_count_that_saturates_harms_no_other,
             decisions::a_shard_without_an_epoch_gets_the_proposed_one,
             decisions::pushes_of_others_count,
+            decisions::windows_of_the_calendar_are_those_of_the_stores_clock,
+            decisions::pushes_of_others_count_in_windows_of_the_calendar,
             decisions::an_ended_window_weighs_as_the_previous_one,
             decisions::at_most_the_limit_of_many_concurrent_hits_is_admitted,
             decisions::thousands_may_be_asked_about_at_once,
