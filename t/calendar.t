@@ -196,6 +196,66 @@ my $left = (900 - time) % 3600;
 
 
 
+=== the API names windows of the calendar, reads them, counts in them, and resets them
+--- http_config
+    ratelimit_namespace local { window_sizes 1m month tz=Asia/Tokyo day tz=Europe/Berlin; }
+--- config
+    location /t {
+        ratelimit_key $arg_k;
+        ratelimit local limit=2/day tz=Europe/Berlin;
+        empty_gif;
+    }
+    location /api/ { ratelimit_api write=on; }
+--- request eval
+["GET /t?k=k",
+ "GET /api/namespaces/local/keys/k?window=day&tz=Europe/Berlin&limit=2",
+ "POST /api/namespaces/local/keys/k?window=day%20tz=Europe/Berlin&value=1&limit=2",
+ "POST /api/namespaces/local/keys/k?window=day&tz=Europe/Berlin&value=1&limit=2",
+ "GET /t?k=k",
+ "GET /api/namespaces/local/rules",
+ "GET /api/namespaces/local/keys/k/explain",
+ "GET /api/namespaces/local/keys/k?all=1",
+ "DELETE /api/namespaces/local/keys/k",
+ "GET /t?k=k",
+ "GET /api/namespaces/local"]
+--- error_code eval
+[200, 200, 200, 200, 429, 200, 200, 200, 200, 200, 200]
+--- response_body_like eval
+['^GIF',
+ '^\{"rate":1,"current":1,"previous":0,"diff":1,"sync":0,"window_start":\d+,"remaining":1\}',
+ '"remaining":0,"admitted":true,"reset":[\d.]+',
+ '"rate":2,.*"admitted":false,"reset":[\d.]+',
+ '429',
+ '"limits":\[\{"name":"local-day","limit":2,"window":"day tz=Europe/Berlin","window_type":"fixed"',
+ '"name":"local-day","limit":2,"rate":2,"remaining":0,"reset":[\d.]+,"admitted":false,"until":\d+',
+ '\[\{"window":"day tz=Europe/Berlin","window_type":"fixed","counter":null,"rate":2\}\]',
+ '"reset":\[\{"window":"day tz=Europe/Berlin","window_type":"fixed","counter":null,"rate":2\}\]',
+ '^GIF',
+ '"window_sizes":\[60,"day tz=Europe/Berlin","month tz=Asia/Tokyo"\]']
+
+
+
+=== the API says what it expects of a window of the calendar
+--- config
+    location /t { ratelimit limit=2/day; empty_gif; }
+    location /api/ { ratelimit_api; }
+--- request eval
+["GET /api/namespaces/default/keys/k?window=day&tz=Europe/Berln",
+ "GET /api/namespaces/default/keys/k?window=60&tz=Europe/Berlin",
+ "GET /api/namespaces/default/keys/k?window=day&window_type=sliding",
+ "GET /api/namespaces/default/keys/k?window=1d%20tz=UTC",
+ "GET /api/namespaces/default/keys/k?rate=5/day"]
+--- error_code eval
+[400, 400, 400, 400, 400]
+--- response_body eval
+['{"error":"invalid parameter \"tz\": expected a name of the IANA time zone database, such as Europe/Berlin or UTC: did you mean Europe/Berlin?"}',
+ '{"error":"invalid parameter \"tz\": expected window=hour, day, week or month beside it"}',
+ '{"error":"invalid parameter \"window_type\": expected fixed, which a window of the calendar is"}',
+ '{"error":"invalid parameter \"window\": a time zone is of an hour, day, week or month, such as \"day tz=Europe/Berlin\""}',
+ '{"error":"invalid parameter \"rate\": expected hits and a time, such as 10/1s or 0.5/1m"}']
+
+
+
 === an unknown zone is refused
 --- config
     location /t { ratelimit limit=1/month tz=Europe/Berln; }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::num::NonZeroU64;
+use std::borrow::Cow;
 
 use super::calendar::{CalendarUnit, CalendarWindow, CalendarZone, UTC};
 
@@ -167,6 +168,28 @@ impl WindowSize {
     /// Returns the name of the window in names of policies: [`WindowSize`]'s text without the zone.
     pub fn name(self) -> String {
         self.unit().map_or_else(|| self.to_string(), |unit| unit.name().into())
+    }
+
+    /// Parses a window as [`WindowSize`]'s text shows it: as [`WindowSize::parse`] does, and behind a unit of the calendar
+    /// its zone, if there is one: `day tz=Europe/Berlin`.
+    ///
+    /// # Errors
+    ///
+    /// If the window or the zone is none. The message says what is accepted.
+    pub fn parse_with_zone(text: &[u8]) -> Result<WindowSize, Cow<'static, str>> {
+        const ZONE: &[u8] = b" tz=";
+        let at = text.windows(ZONE.len()).position(|part| part == ZONE).unwrap_or(text.len());
+        let (window, zone) = text.split_at_checked(at).unwrap_or((text, &[]));
+        let size = WindowSize::parse(window).map_err(|error| Cow::from(error.to_string()))?;
+        let Some(name) = zone.strip_prefix(ZONE) else { return Ok(size) };
+        if !size.is_of_calendar() {
+            return Err(
+                "a time zone is of an hour, day, week or month, such as \"day tz=Europe/Berlin\""
+                    .into(),
+            );
+        }
+        let zone = CalendarZone::named(name).map_err(|error| Cow::from(error.to_string()))?;
+        Ok(size.in_zone(zone))
     }
 
     /// Returns the position of `now` in its window. Windows start at multiples of their size, or where the calendar

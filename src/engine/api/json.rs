@@ -5,7 +5,7 @@ use core::fmt;
 use serde::{Serialize, Serializer};
 
 use crate::policy::hits::Hits;
-use crate::policy::window::UnixMillis;
+use crate::policy::window::{UnixMillis, WindowSize};
 
 /// A number with up to three decimals, in thousandths. Whole numbers are written without a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,20 @@ impl Serialize for Thousandths {
             0 => serializer.serialize_i64(self.0 / 1000),
             // Exact to the thousandth, since the numbers are far below 2^53.
             _ => serializer.serialize_f64(self.0 as f64 / 1000.0),
+        }
+    }
+}
+
+/// The size of a window: seconds, or a text for one of the calendar, such as `day tz=Europe/Berlin`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WindowBody(pub(super) WindowSize);
+
+impl Serialize for WindowBody {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let WindowBody(size) = self;
+        match size.is_of_calendar() {
+            true => serializer.collect_str(size),
+            false => Thousandths::of(size.millis()).serialize(serializer),
         }
     }
 }

@@ -25,6 +25,7 @@ pub fn key(
 ) -> Result<String, ApiError> {
     counting.check_counter(call.counter.as_deref())?;
     let size = counting.window_of(call)?;
+    let call = &call.in_window(size);
     if call.increment.is_some() {
         counting.check(call.algorithm)?;
         namespace.record_counted(call.algorithm, size, call.rate);

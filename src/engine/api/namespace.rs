@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::json::{ApiError, Thousandths, json, object};
+use super::json::{ApiError, Thousandths, WindowBody, json, object};
 use super::list::ListBody;
 use crate::engine::Report;
 use crate::engine::report::status::NamespaceStatus;
@@ -38,7 +38,7 @@ pub fn namespace(namespace: &NamespaceStatus<'_>) -> String {
                 RateBody::Seconds(Thousandths::of(millis))
             }
         },
-        window_sizes: namespace.sizes.iter().map(|it| Thousandths::of(it.millis())).collect::<Vec<_>>(),
+        window_sizes: namespace.sizes.iter().copied().map(WindowBody).collect::<Vec<_>>(),
         keys: stats.keys(),
         hits: Thousandths((stats.hits as i64).max(0)),
         requests: object! {

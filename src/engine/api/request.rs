@@ -6,6 +6,7 @@ use super::json::ApiError;
 use super::page::prefers_page;
 use super::site::Sender;
 use crate::policy::algorithm::Algorithm;
+use crate::policy::calendar::CalendarZone;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Quota, QuotaHits};
 use crate::policy::namespace::valid_name;
@@ -104,6 +105,13 @@ pub struct KeyCall {
     pub limit: Option<Hits>,
     /// The hits to count before the counter is read; `None` for a call that only reads.
     pub increment: Option<Hits>,
+}
+
+impl KeyCall {
+    /// Returns the call in the window that it is about.
+    pub(super) fn in_window(&self, size: WindowSize) -> KeyCall {
+        KeyCall { window: Some(size), algorithm: self.algorithm.of_size(size), ..self.clone() }
+    }
 }
 
 /// A call about several counters of a key.
@@ -313,8 +321,20 @@ impl ApiRequest<'_> {
         let key = self.key(key)?;
         let counter = |name: &[u8]| valid_name("counter", name).map(str::to_owned);
         let counter = self.parsed("counter", counter)?.filter(|name| name != "default");
-        let window = self.parsed("window", WindowSize::parse)?;
+        let window = self.parsed("window", WindowSize::parse_with_zone)?;
+        let zone = self.parsed("tz", CalendarZone::named)?;
+        let is_of_calendar = window.is_some_and(WindowSize::is_of_calendar);
+        if zone.is_some() && !is_of_calendar {
+            return Err(invalid("tz", "expected window=hour, day, week or month beside it"));
+        }
+        let window = window.map(|size| size.in_zone(zone.unwrap_or(CalendarZone::utc())));
         let algorithm = self.parsed("window_type", Algorithm::parse)?;
+        if is_of_calendar && algorithm.is_some_and(|algorithm| algorithm != Algorithm::Fixed) {
+            return Err(invalid(
+                "window_type",
+                "expected fixed, which a window of the calendar is",
+            ));
+        }
         let (limit, burst) = (self.hits("limit")?, self.hits("burst")?);
         let rate = self.parsed("rate", |text| {
             parse_rate(text).ok_or("expected hits and a time, such as 10/1s or 0.5/1m")
@@ -334,7 +354,11 @@ impl ApiRequest<'_> {
                 (Some(size), Algorithm::OF_RATES, rate, Some(most))
             }
             None if burst.is_some() => return Err(invalid("burst", "expected rate beside it")),
-            None => (window, algorithm.unwrap_or_default(), Hits::ZERO, limit),
+            None => {
+                let algorithm = algorithm.unwrap_or_default();
+                let algorithm = window.map_or(algorithm, |size| algorithm.of_size(size));
+                (window, algorithm, Hits::ZERO, limit)
+            }
         };
         let increment = match self.method {
             b"POST" => Some(self.hits("value")?.unwrap_or(Hits::ONE)),
@@ -380,7 +404,7 @@ fn invalid(name: &str, expected: impl fmt::Display) -> ApiError {
 fn parse_rate(text: &[u8]) -> Option<(Hits, WindowSize)> {
     let Quota { hits, size, .. } = Quota::parse(text).ok()?;
     match hits {
-        QuotaHits::Constant(hits) => Some((hits, size)),
+        QuotaHits::Constant(hits) => (!size.is_of_calendar()).then_some((hits, size)),
         QuotaHits::Variable(_) => None,
     }
 }

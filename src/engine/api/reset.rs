@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::counting::Counting;
-use super::json::{ApiError, Thousandths, json, object};
+use super::json::{ApiError, Thousandths, WindowBody, json, object};
 use super::key::{check_key, not_accounted};
 use super::request::CountersCall;
 use crate::engine::{Namespace, RateLimiting};
@@ -66,7 +66,7 @@ pub(super) fn reset_body(reset: Vec<CounterBody>) -> String {
 /// A counter in an answer, with its rate.
 #[derive(Debug, Serialize)]
 pub(super) struct CounterBody {
-    window: Thousandths,
+    window: WindowBody,
     window_type: &'static str,
     counter: Option<String>,
     rate: Thousandths,
@@ -119,7 +119,7 @@ impl KeyCounter {
     pub(super) fn body(&self, reading: &Reading) -> Option<CounterBody> {
         let rate = self.algorithm.rate(self.size, reading);
         has_hits(self.algorithm, self.size, reading).then(|| CounterBody {
-            window: Thousandths::of(self.size.millis()),
+            window: WindowBody(self.size),
             window_type: self.algorithm.name(),
             counter: self.name.clone(),
             rate: rate.into(),
@@ -183,8 +183,10 @@ fn counters_of_name(
         rate,
     };
     let of_size = |size: WindowSize| {
-        let algorithms = algorithms.iter();
-        algorithms.map(move |algorithm| of(*algorithm, size, call.read.rate))
+        // A window of the calendar is only fixed.
+        let has = move |it: &&Algorithm| !size.is_of_calendar() || it.kind() == StoredKind::Windows;
+        let algorithms = algorithms.iter().filter(has);
+        algorithms.map(move |algorithm| of(algorithm.of_size(size), size, call.read.rate))
     };
     let mut counters: Vec<_> = sizes.into_iter().flat_map(of_size).collect();
     if call.read.window.is_none() && call.algorithm.is_none() && is_kept(Algorithm::OF_RATES) {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::json::{ApiError, Thousandths, json, object};
+use super::json::{ApiError, Thousandths, WindowBody, json, object};
 use super::key::check_key;
 use super::list::ListBody;
 use super::request::ExplainCall;
@@ -26,7 +26,7 @@ fn of_rule(rule: &ListedRule) -> String {
         object! {
             name: &*limit.name,
             limit: hits.map(Thousandths::from),
-            window: (!limit.algorithm.is_of_concurrency()).then(|| Thousandths::of(limit.size.millis())),
+            window: (!limit.algorithm.is_of_concurrency()).then_some(WindowBody(limit.size)),
             window_type: limit.algorithm.name(),
             burst: burst.map(Thousandths::from),
             delay: limit.burst.delay.map(Thousandths::from),

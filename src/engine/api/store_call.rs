@@ -161,6 +161,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
     ) -> Result<Self, ApiError> {
         counting.check_counter(call.counter.as_deref())?;
         let size = counting.window_of(call)?;
+        let call = &call.in_window(size);
         counting.check(call.algorithm)?;
         check_key(&call.key)?;
         if call.increment.is_some() {

@@ -53,6 +53,8 @@ function objects(answer, name) {
 const textOf = value => typeof value === 'string' ? value : null;
 
 /** Returns the number, or null if the value is none. */
+/** Returns a window: its seconds, or the text of one of the calendar. */
+const windowOf = value => textOf(value) || numberOf(value);
 const numberOf = value => typeof value === 'number' && isFinite(value) ? value : null;
 
 /** Returns the path of a namespace, and of what is below it. */
@@ -74,7 +76,7 @@ function decoded(key) {
 function limitText(limit) {
   const hits = numberOf(limit.limit);
   const burst = numberOf(limit.burst) ? `, burst ${amount(limit.burst)}` : '';
-  return `${hits == null ? 'a variable' : amount(hits)} per ${windowText(numberOf(limit.window))}, ${textOf(limit.window_type) ?? '–'}${burst}`;
+  return `${hits == null ? 'a variable' : amount(hits)} per ${windowText(windowOf(limit.window))}, ${textOf(limit.window_type) ?? '–'}${burst}`;
 }
 
 /** Reads the answer about a node. Members that are missing are null. */

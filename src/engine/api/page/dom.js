@@ -154,9 +154,13 @@ function clock(time) {
   return day + date.toLocaleTimeString('en-GB');
 }
 
-/** Returns a window, such as `60 s`, in its largest whole unit. */
+/** Returns the seconds of a window, about those of one of the calendar. */
+const secondsOf = window => ({ hour: 3600, day: 86400, week: 604800, month: 2678400 })[String(window).split(' ')[0]] ?? window;
+
+/** Returns a window, such as `60 s`, in its largest whole unit; one of the calendar, such as `month`, as it is. */
 function windowText(seconds) {
   if (seconds == null) return '–';
+  if (typeof seconds === 'string') return seconds;
   const units = [[86400, 'd'], [3600, 'h'], [60, 'min']];
   const [unit, name] = units.find(([unit]) => seconds >= unit && seconds % unit === 0) ?? [1, 's'];
   return `${amount(seconds / unit)} ${name}`;

@@ -76,7 +76,7 @@ async function showKey(loaded_at, now) {
     ask(inNamespace(asked.namespace, `/keys?${query}&all=1`)),
   ]);
   const counters = objects(counted, 'counters').map(counter => ({
-    window: numberOf(counter.window), type: textOf(counter.window_type), counter: textOf(counter.counter),
+    window: windowOf(counter.window), type: textOf(counter.window_type), counter: textOf(counter.counter),
     rate: numberOf(counter.rate), leak: textOf(counter.leak),
   }));
   const limits = objects(explained, 'rules').flatMap(rule => objects(rule, 'limits').map(limit => {
@@ -85,13 +85,13 @@ async function showKey(loaded_at, now) {
     return {
       place: textOf(rule.place), counter: textOf(rule.counter), isDry: rule.dry_run === true, name: textOf(limit.name),
       ...Object.fromEntries(['limit', 'rate', 'remaining', 'reset', 'until'].map(name => [name, numberOf(limit[name])])),
-      isRefused: limit.admitted === false, window: numberOf(setting?.window), type: textOf(setting?.window_type),
+      isRefused: limit.admitted === false, window: windowOf(setting?.window), type: textOf(setting?.window_type),
       text: setting ? limitText({ ...setting, limit: setting.limit ?? limit.limit }) : '',
     };
   }));
   // Windows at fixed times have a history that can be drawn.
   await Promise.all(limits.slice(0, 12).filter(limit => ['sliding', 'fixed'].includes(limit.type)).map(async limit => {
-    const at = `window=${limit.window}&window_type=${limit.type}&counter=${encodeURIComponent(limit.counter ?? 'default')}`;
+    const at = `window=${encodeURIComponent(limit.window)}&window_type=${limit.type}&counter=${encodeURIComponent(limit.counter ?? 'default')}`;
     // A store that is down may not know them. The limit has its count anyway.
     const read = await ask(inNamespace(asked.namespace, `/keys?${query}&${at}`)).catch(() => null);
     limit.counts = read && Object.fromEntries(['current', 'previous', 'diff', 'window_start'].map(name => [name, numberOf(read[name])]));
@@ -116,7 +116,7 @@ function showCounts(asked, limits, counters, now) {
   byId('windows').replaceChildren(...limits.map(limit => drawLimit(limit, now)));
   // A fixed window is the same counter as a sliding one.
   const kind = type => type === 'fixed' ? 'sliding' : type;
-  const others = counters.filter(one => !limits.some(limit => limit.window === one.window && kind(limit.type) === one.type && limit.counter === one.counter));
+  const others = counters.filter(one => !limits.some(limit => limit.window === one.window && kind(limit.type) === kind(one.type) && limit.counter === one.counter));
   byId('others-part').hidden = !others.length;
   tables.others.show(others, one => [JSON.stringify(one), one.leak ?? windowText(one.window), one.type ?? '–', one.counter ?? 'shared', amount(one.rate)]);
 }
@@ -127,7 +127,7 @@ function drawLimit(limit, now) {
     `refuses for ${duration(Math.max(.1, limit.until - now))}${limit.isDry ? ' (dry run)' : ''}`;
   const reset = limit.reset ? `; resets in ${duration(limit.reset)}` : '';
   const counts = limit.counts;
-  const share = counts && limit.type === 'sliding' ? Math.max(0, Math.min(1, 1 - (now - counts.window_start) / limit.window)) : 0;
+  const share = counts && limit.type === 'sliding' ? Math.max(0, Math.min(1, 1 - (now - counts.window_start) / secondsOf(limit.window))) : 0;
   const sum = counts && limit.type === 'sliding' ? ` = ${amount(counts.current)} + ${percent(share)} of ${amount(counts.previous)}` : '';
   const notes = [`${amount(limit.rate)} of ${limit.limit === null ? 'a variable limit' : amount(limit.limit)}${sum}`];
   if (counts?.diff) notes.push(`${amount(counts.diff)} not in the store`);
@@ -144,7 +144,7 @@ function drawWindows({ counts, limit, window, type }, share, now, label) {
   const [width, bottom, top] = [300, 75, 12];
   const most = Math.max(limit ?? 0, counts.current, counts.previous, 1) * 1.1;
   const y = hits => bottom - hits / most * (bottom - top);
-  const at = Math.max(0, Math.min(1, (now - counts.window_start) / window));
+  const at = Math.max(0, Math.min(1, (now - counts.window_start) / secondsOf(window)));
   const [middle, x] = [width / 2, width / 2 * (1 + at)];
   const box = (kind, left, right, hits) => right > left && hits > 0 ?
     [draw('rect', { class: kind, x: left, y: y(hits), width: right - left, height: bottom - y(hits) })] : [];
@@ -156,7 +156,7 @@ function drawWindows({ counts, limit, window, type }, share, now, label) {
     ...limit === null ? [] : [draw('path', { class: 'limit', d: `M0,${y(limit)}H${width}` })],
     draw('path', { class: 'now', d: `M${x},${top - 4}V${bottom}` }),
     draw('path', { class: 'span', d: `M${type === 'sliding' ? tail : middle},8V2H${type === 'sliding' ? x : width}V8` }));
-  return withScale(svg, ...[-window, 0, window].map(after => clock(counts.window_start + after)));
+  return withScale(svg, ...[-1, 0, 1].map(one => one * secondsOf(window)).map(after => clock(counts.window_start + after)));
 }
 
 /** Returns a drawing with texts below it. */

@@ -9,6 +9,7 @@ use crate::engine::api::counting::Counting;
 use crate::engine::api::key::key;
 use crate::engine::api::request::KeyCall;
 use crate::policy::algorithm::Algorithm;
+use crate::policy::calendar::{CalendarUnit, CalendarZone};
 use crate::policy::hits::{Hits, hits};
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
@@ -229,4 +230,30 @@ fn a_limit_decides_where_this_node_does() {
     let clock = TestClock::at(28_000_000 * MINUTE);
     let error = key(&empty, &namespace, &local(&[size]), &clock);
     assert_eq!(error.unwrap_err().status, 400);
+}
+
+#[test]
+fn a_window_of_the_calendar_is_fixed_and_starts_with_its_unit() {
+    let shared = SharedTable::new(1 << 20);
+    let namespace = Namespace::new("api", &shared.table).unwrap();
+    let berlin = CalendarZone::named(b"Europe/Berlin").unwrap();
+    let month = WindowSize::of_calendar(CalendarUnit::Month, berlin);
+    // 2024-10-31 22:30 UTC, half an hour before the month ends in Berlin.
+    let clock = TestClock::at(1_730_413_800_000);
+    let answer = |call: &KeyCall| key(call, &namespace, &local(&[month]), &clock);
+    let posted = KeyCall { increment: Some(hits(2)), limit: Some(hits(3)), ..key_call(b"k") };
+    assert_eq!(
+        answer(&posted).unwrap(),
+        r#"{"rate":2,"current":2,"previous":0,"diff":2,"sync":0,"window_start":1727733600,"remaining":1,"admitted":true,"reset":1800}"#
+    );
+    assert_eq!(
+        answer(&posted).unwrap(),
+        r#"{"rate":2,"current":2,"previous":0,"diff":2,"sync":0,"window_start":1727733600,"remaining":1,"admitted":false,"reset":1800}"#
+    );
+    // The first millisecond of November.
+    clock.set(1_730_413_800_000 + 1_800_000);
+    assert_eq!(
+        answer(&posted).unwrap(),
+        r#"{"rate":2,"current":2,"previous":2,"diff":2,"sync":0,"window_start":1730415600,"remaining":1,"admitted":true,"reset":2592000}"#
+    );
 }
