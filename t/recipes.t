@@ -52,6 +52,7 @@ my %recipes = (
         ['404 x 30', qr/\A(?!.*RateLimit)/s],
     ],
     'several-limits.conf'  => [['429 after 200'], ['429 after 404']],
+    'monthly-quota.conf'   => [['200 x 5, 429'], ['200 x 20, 429']],
     'tiers.conf'           => [['200 x 5, 429'], ['200 x 20, 429'], ['200 x 30', qr/\A(?!.*RateLimit)/s], ['429']],
     'exemptions.conf'      => [
         ['200 x 10', qr/\A(?!.*RateLimit)/s], ['200 x 10'], ['200 x 3, 429'], ['200 x 10', qr/\A(?!.*RateLimit)/s], ['429'],
