@@ -123,6 +123,7 @@ is_answered(ratelimitctl('-h'), 0, qr/^Usage: ratelimitctl/, 'help');
 # If the server is not the API, ratelimitctl prints nothing to stdout and its exit status is never 0.
 my $overview = '{"version":"1","zones":[],"namespaces":[],"stores":[]}';
 my $answers  = "/tmp/ratelimitctl-answer-$$";
+my $made     = "ratelimitctl-made-$$";
 my $listen   = IO::Socket::INET->new(LocalAddr => '127.0.0.1:' . ($port + 6), Listen => 16, ReuseAddr => 1)
     or die "no port: $!\n";
 defined(my $other = fork) or die "cannot fork: $!\n";
@@ -148,6 +149,11 @@ for (
     ['text as a number', answer('application/json', '{"version":"1","namespaces":[],"stores":[],"zones":[{"name":"a","size":"x"}],'
         . '"reset":[{"window":60,"window_type":"fixed","counter":null,"rate":"1"}],"counters":[],"window_sizes":[60],"rate":1,'
         . '"current":"x","followed":1,"keys":[{"key":"a","rejected":"1","error":0}]}')],
+    ['a name that sed executes', answer('application/json', '{"version":"1","stores":[],"zones":[],"reset":[],'
+        . qq("namespaces":[{"name":"touch\${IFS}$made;#/e;s/x/"}],)
+        . '"counters":[{"window":60,"window_type":"fixed","counter":null,"rate":1}]}')],
+    ['a name of a file', answer('application/json', '{"version":"1","stores":[],"zones":[],"reset":[],"namespaces":[{"name":"/*"}],"counters":[]}')],
+    ['an error of another API', answer('application/json', '{"timestamp":1,"status":404,"error":"Not Found","path":"/"}', '404 Not Found')],
     ['a redirection',  "HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"],
     ['no content',     "HTTP/1.1 204 No Content\r\n\r\n"],
     ['a page of 502',  answer('text/html', '<html>Bad Gateway</html>', '502 Bad Gateway')],
@@ -169,6 +175,7 @@ for (
         like($got->[2], qr/^ratelimitctl: (?:no answer from \S+: .|\S+ is not the API of this module: .).*\n\z/, 'but says why');
     }
 }
+ok(!unlink($made), 'nothing that an answer names is executed');
 kill KILL => $other;
 waitpid $other, 0;
 unlink $answers;
