@@ -35,7 +35,15 @@ $node->start(
         ratelimit_namespace synced { store main; sync_rate 50ms; window_sizes 1s 1m; }
         ratelimit_namespace asked { store main; sync_rate 0; timeout 30s; window_sizes 1s 1m; }
     END
-    rules  => {hit => 'api limit=5/1m', bucket => 'asked rate=5/1s'},
+    rules  => {
+        hit      => 'api limit=5/1m limit=2/1m window=fixed',
+        login    => 'api limit=$arg_limit/1m counter=login cost=$arg_cost charge=0.5',
+        list     => 'open limits=$arg_limits default=1/1m',
+        elastic  => 'open limit=9/1m window=elastic; ratelimit open limit=9/1m window=moving counter=login',
+        synced   => 'synced limit=9/1m',
+        bucket   => 'asked rate=5/1s',
+        bucket2  => 'open rate=$arg_rate/1s burst=2 delay=1',
+    },
     server => 'location /rw/ { ratelimit off; ratelimit_api write=on; }',
 );
 my @workers = $node->workers;
@@ -71,13 +79,16 @@ my %values = (
     burst       => \&number,
     counter     => sub { one_of('login', 'default', '', 'a:b', 'x' x 65, bytes(0)) },
     key         => sub { one_of('k', '', 'x' x 300, bytes(0)) },
+    cost        => \&number,
+    all         => sub { one_of('1', '1', '0', '', bytes(0)) },
     other       => sub { bytes(0) },
 );
 
 sub path {
     my $namespace = one_of(qw(api api open synced asked asked default none), bytes(1));
     return one_of(
-        (map {"/namespaces/$namespace$_"} '', '/', '/sync', '/top', '/keys', '/keys/', '/x'),
+        (map {"/namespaces/$namespace$_"} '', '/', '/sync', '/top', '/rules', '/keys', '/keys/', '/keys/explain', '/x'),
+        (map {"/namespaces/$namespace/keys/$_/explain"} 'k', 'a/b', 'x' x 300, bytes(1)),
         ("/namespaces/$namespace/keys/" . one_of('k', 'k', 'a/b', 'x' x 300, bytes(1))) x 8,
         '', '/', '/health', '/namespaces', '/' . bytes(1), '/namespaces/' . bytes(1) . '/' . bytes(1),
     );
@@ -102,6 +113,9 @@ sub answer {
 # A worker that hangs fails the test.
 local $SIG{ALRM} = sub { BAIL_OUT("seed $seed: a request was not answered") };
 alarm 500;
+
+# Rules have counted these keys.
+$node->hit($_ => 'k') for qw(hit login list elastic synced bucket bucket2);
 
 my (%count, @wrong);
 for (1 .. $requests) {
