@@ -74,6 +74,27 @@ subtest 'hits that Lua counts are counted' => sub {
     stop();
 };
 
+subtest 'windows of the calendar have names' => sub {
+    start(%conf);
+    is(lua("return rl.increment('m', 'month', 2)"), 'true 2', 'a month');
+    is(lua("return rl.sliding_window('m', 'month tz=utc', 5)"), 'true 5', 'of UTC, which is said aloud');
+    is(lua("return rl.increment('m', 'month tz=Asia/Tokyo', 1)"), 'true 1', 'another zone is another window');
+    is(lua("return rl.increment('m', 'month', 1, nil, 1)"), 'true 3', 'a weight');
+    is(lua(<<'    END'), 'true 2 1 0 rejected', 'a limiter');
+        local lim = rl.limiter { limit = 5, window = "month" }
+        local _, two = lim:incoming("m", false)
+        local _, one = lim:incoming("m", true)
+        local _, zero = lim:incoming("m", true)
+        local _, err = lim:incoming("m", true)
+        return two + 1, one, zero, err
+    END
+    like(lua("return rl.increment('m', 'day tz=Berlin', 1)"), qr/^false .*did you mean Europe\/Berlin/, 'an unknown zone');
+    like(lua("return rl.increment('m', '1d', 1)"), qr/^false .*expected hour, day, week or month/, 'no unit');
+    like(lua('return rl.limiter { limit = 5, window = "day", window_type = "moving" }'),
+        qr/^false .*"window_type": expected "fixed"/, 'another type');
+    stop();
+};
+
 subtest 'a weight is the share of the previous window that counts' => sub {
     start(%conf);
     # All rates are read in one window; the previous window has ten hits.

@@ -91,6 +91,8 @@ if not pcall(ffi.typeof, "ngx_rate_limiting_api_t") then
             int (*take)(uint64_t ticket, ngx_rate_limiting_result_t *result, char *error,
                 size_t error_size);
             void (*forget)(uint64_t ticket);
+            int (*window)(const void *text, size_t text_len, double *window_size, char *error,
+                size_t error_size);
         } ngx_rate_limiting_api_t;
 
         extern const ngx_rate_limiting_api_t ngx_rate_limiting_api;
@@ -133,6 +135,25 @@ end
 
 local function wrong(name, expected, value)
     return "invalid argument \"" .. name .. "\": expected " .. expected .. ", not " .. type(value)
+end
+
+-- The numbers that stand for windows of the calendar in C, by their texts.
+local windows = {}
+
+-- Returns the number of a window that is no number of seconds.
+local function number_of_window(name, window, level)
+    local known = windows[window]
+    if known then
+        return known
+    end
+    if type(window) ~= "string" then
+        error(wrong(name, "a number", window), level)
+    end
+    if api.window(window, #window, rate_place, error_text, ERROR_SIZE) ~= OK then
+        error((said():gsub("\"window\"", "\"" .. name .. "\"", 1)), level)
+    end
+    windows[window] = rate_place[0]
+    return windows[window]
 end
 
 -- Returns nil and the text of a failure; throws it if it is the caller's mistake, `level` calls above.
@@ -397,10 +418,13 @@ local function new_namespace(instance, options)
         end
         local list = ffi.new("double[?]", #sizes)
         for index = 1, #sizes do
-            if type(sizes[index]) ~= "number" then
-                error(wrong("window_sizes", "numbers", sizes[index]), 3)
+            local size = sizes[index]
+            if type(size) == "string" then
+                size = number_of_window("window_sizes", size, 4)
+            elseif type(size) ~= "number" then
+                error(wrong("window_sizes", "numbers", size), 3)
             end
-            list[index - 1] = sizes[index]
+            list[index - 1] = size
         end
         given.window_sizes, given.window_sizes_n = list, #sizes
         anchors[#anchors + 1] = list
@@ -419,8 +443,13 @@ local function new_limiter(instance, options)
     local anchors = {}
     set_string(anchors, given.name, options, "namespace")
     set_string(anchors, given.window_type, options, "window_type")
-    for _, name in ipairs { "limit", "window", "rate", "burst" } do
+    for _, name in ipairs { "limit", "rate", "burst" } do
         set_number(given, options, name)
+    end
+    if type(options.window) == "string" then
+        given.window = number_of_window("window", options.window, 4)
+    else
+        set_number(given, options, "window")
     end
     local code = call_anchored(anchors, api.new_limiter, instance, given, handle_place, error_text, ERROR_SIZE)
     if code < 0 then
@@ -453,19 +482,19 @@ local function find(instance, handles, synchronous, namespace, level)
     return handle
 end
 
--- Returns the weight as C takes it.
+-- Returns the weight and the window as C takes them.
 local function check(key, window_size, value, name, weight)
     if type(key) ~= "string" then
         error(wrong("key", "a string", key), 3)
     end
     if type(window_size) ~= "number" then
-        error(wrong("window_size", "a number", window_size), 3)
+        window_size = number_of_window("window_size", window_size, 4)
     end
     if type(value) ~= "number" then
         error(wrong(name, "a number", value), 3)
     end
     if weight == nil then
-        return SLIDING
+        return SLIDING, window_size
     end
     if type(weight) ~= "number" then
         error(wrong("weight", "a number from 0 to 1", weight), 3)
@@ -473,7 +502,7 @@ local function check(key, window_size, value, name, weight)
     if weight == SLIDING then
         error("invalid argument \"weight\": expected a number from 0 to 1, not " .. weight, 3)
     end
-    return weight
+    return weight, window_size
 end
 
 -- What a store counts of a key, with `value` more.
@@ -498,7 +527,7 @@ local function make(instance)
     end
 
     function M.increment(key, window_size, value, namespace, weight)
-        weight = check(key, window_size, value, "value", weight)
+        weight, window_size = check(key, window_size, value, "value", weight)
         local name = namespace == nil and "default" or namespace
         local handle = handles[name] or find(instance, handles, synchronous, namespace, 2)
         if synchronous[name] then
@@ -513,7 +542,7 @@ local function make(instance)
     end
 
     function M.sliding_window(key, window_size, cur_diff, namespace, weight)
-        weight = check(key, window_size, cur_diff == nil and 0 or cur_diff, "cur_diff", weight)
+        weight, window_size = check(key, window_size, cur_diff == nil and 0 or cur_diff, "cur_diff", weight)
         local name = namespace == nil and "default" or namespace
         local handle = handles[name] or find(instance, handles, synchronous, namespace, 2)
         if synchronous[name] and cur_diff == nil then

@@ -208,6 +208,14 @@ typedef struct {
 
     /* Nobody wants the answer any more, and `ready` is not called.  Of any ticket, at any time. */
     void (*forget)(uint64_t ticket);
+
+    /*
+     * Tells the number that stands for a window of the calendar, such as "month" (of UTC) or
+     * "day tz=Europe/Berlin", wherever a window's seconds are expected.  If `size` of the table ends before
+     * this member, the module is older and has none.
+     */
+    int (*window)(const void *text, size_t text_len, double *window_size,
+        char *error, size_t error_size);
 } ngx_rate_limiting_api_t;
 
 #endif /* NGX_RATE_LIMITING_H_INCLUDED_ */

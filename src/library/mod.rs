@@ -33,6 +33,7 @@
 //!
 //! - times are a [`Duration`](core::time::Duration), to the millisecond, where the specification has
 //!   seconds with decimals; `time` is a [`SystemTime`](std::time::SystemTime);
+//! - windows of the calendar are a time that [`calendar_window`] returns;
 //! - hits are an `f64`, counted in thousandths;
 //! - optional arguments are an [`Option`]; the default namespace is [`DEFAULT_NAMESPACE`];
 //! - `weight` is the share of the previous window that counts: without it or with 1, the window
@@ -69,7 +70,7 @@ pub use self::error::{CallError, NewError};
 pub use self::instance::{Instance, new_instance};
 pub use self::limiter::{Decision, LimiterOptions, RateLimiter, WindowType};
 pub use self::memory::Memory;
-pub use self::options::NewOptions;
+pub use self::options::{NewOptions, calendar_window};
 pub use crate::engine::functions::arguments::ArgumentError;
 pub use crate::engine::{RateLimitingError, Report, SyncError};
 pub use crate::policy::namespace::{DEFAULT_NAMESPACE, OnError};

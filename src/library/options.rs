@@ -51,6 +51,17 @@ pub(super) struct DecisionOptions {
 /// Accepted timeouts, as in nginx.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=MAX_TIMEOUT;
 
+/// Returns the time that stands for a window of the calendar wherever a window is expected: `hour`, `day`, `week` or
+/// `month`, in UTC, or in the time zone behind it, as in `day tz=Europe/Berlin`. Such a window is fixed.
+///
+/// # Errors
+///
+/// If the text is of no window of the calendar, or the time zone is unknown.
+pub fn calendar_window(text: &str) -> Result<Duration, ArgumentError> {
+    let seconds = arguments::calendar_window("window", text.as_bytes())?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
 impl NewOptions {
     /// Creates the options of a local namespace named [`DEFAULT_NAMESPACE`] that counts in `dict`,
     /// in windows of any size.

@@ -52,9 +52,10 @@ const SECOND: WindowSize = match WindowSize::from_millis(1000) {
 };
 
 impl Limit {
-    /// Creates a limit in windows of this size in `namespace`.
+    /// Creates a limit in windows of this size in `namespace`. Windows of the calendar are fixed.
     pub fn in_windows(namespace: &str, size: WindowSize, algorithm: Algorithm) -> Limit {
         let name = format!("{namespace}-{}", size.name()).into();
+        let algorithm = algorithm.of_size(size);
         Limit { name, size, algorithm, burst: Burst::default() }
     }
 

@@ -5,6 +5,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::policy::algorithm::{Algorithm, Weight};
+use crate::policy::calendar::CalendarZone;
 use crate::policy::hits::Hits;
 use crate::policy::key::is_accounted;
 use crate::policy::limit::Limit;
@@ -53,17 +54,38 @@ pub fn key(bytes: &[u8]) -> Result<&[u8], ArgumentError> {
     Err(ArgumentError::new("key", "at least one byte", "none"))
 }
 
-/// Converts a window's size from seconds, rounded to milliseconds.
+/// Converts a window's size from seconds, rounded to milliseconds; or the number of a window of the calendar, which
+/// [`calendar_window`] returns.
 ///
 /// # Errors
 ///
-/// The size is not from 0.001 to 31622400.
+/// The size is not from 0.001 to 31622400, and the number is of no window.
 #[inline]
 pub fn window_size(name: &str, seconds: f64) -> Result<WindowSize, ArgumentError> {
-    let size = millis(seconds).and_then(WindowSize::from_millis);
+    let size = whole_millis(seconds).and_then(WindowSize::from_bits);
     size.ok_or_else(|| {
         let expected = "seconds from 0.001 to 31622400 (366 days)";
         ArgumentError::new(name, expected, seconds)
+    })
+}
+
+/// Returns the number of seconds that stands for a window of the calendar, such as `month` or `day tz=Europe/Berlin`,
+/// wherever the functions take a window's size.
+///
+/// # Errors
+///
+/// The text is of no window of the calendar.
+pub fn calendar_window(name: &str, text: &[u8]) -> Result<f64, ArgumentError> {
+    let size = WindowSize::parse_with_zone(text).map_err(|error| error.to_string());
+    let size = size.map(|size| size.in_zone(CalendarZone::utc()));
+    let size = size.and_then(|size| match size.is_of_calendar() {
+        true => Ok(size.bits() as f64 / 1000.0),
+        false => Err("hour, day, week or month, such as \"day tz=Europe/Berlin\"".into()),
+    });
+    size.map_err(|error| {
+        let start = text.get(..100).unwrap_or(text);
+        let expected = error.strip_prefix("expected ").unwrap_or(&error);
+        ArgumentError::new(name, expected, format_args!("\"{}\"", Quoted(start)))
     })
 }
 
@@ -113,6 +135,11 @@ pub fn window_limit(
     let hits = limit(hits, algorithm)?;
     let size = window_size("window", window)?;
     counted_size("window", size, counted)?;
+    if size.is_of_calendar() && !matches!(algorithm, Algorithm::Sliding | Algorithm::Fixed) {
+        let expected = "\"fixed\", which a window of the calendar is";
+        let given = format_args!("\"{}\"", algorithm.name());
+        return Err(ArgumentError::new("window_type", expected, given));
+    }
     Ok((Limit::in_windows(counted.0, size, algorithm), hits))
 }
 
@@ -257,17 +284,50 @@ pub fn name<'n>(argument: &str, name: &'n [u8]) -> Result<&'n str, ArgumentError
     })
 }
 
-/// Converts seconds to whole milliseconds; `None` outside the range of windows and periods.
-#[inline]
+/// Converts seconds to whole milliseconds; `None` outside the range of periods.
 fn millis(seconds: f64) -> Option<u64> {
+    whole_millis(seconds).filter(|millis| *millis <= WindowSize::MAX_MILLIS)
+}
+
+/// Converts seconds to whole milliseconds, at least one.
+#[inline]
+fn whole_millis(seconds: f64) -> Option<u64> {
     // The cast saturates, and converts NaN to 0.
     let millis = (seconds * 1000.0).round();
-    (millis >= 1.0 && millis <= WindowSize::MAX_MILLIS as f64).then_some(millis as u64)
+    (millis >= 1.0).then_some(millis as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_of_the_calendar_is_a_number_too() {
+        for text in ["month", "day tz=Europe/Berlin", "hour tz=asia/kathmandu", "week tz=UTC"] {
+            let number = calendar_window("window", text.as_bytes()).unwrap();
+            let size = window_size("window", number).unwrap();
+            let shown = WindowSize::parse_with_zone(text.as_bytes()).unwrap();
+            assert_eq!(size, shown.in_zone(CalendarZone::utc()), "{text}");
+            assert!(millis(number).is_none());
+        }
+        for (text, message) in [
+            ("1d", "hour, day, week or month, such as \"day tz=Europe/Berlin\", not \"1d\""),
+            (
+                "day tz=Berlin",
+                "a name of the IANA time zone database, such as Europe/Berlin or UTC: did you mean Europe/Berlin?, \
+                 not \"day tz=Berlin\"",
+            ),
+        ] {
+            let error = calendar_window("window", text.as_bytes()).unwrap_err().to_string();
+            assert_eq!(error, format!("invalid argument \"window\": expected {message}"));
+        }
+        let month = calendar_window("window", b"month").unwrap();
+        assert!(window_size("window", month + 0.001).is_err());
+        let limit = |algorithm| window_limit(("api", None), 5.0, month, algorithm);
+        assert_eq!(limit(Algorithm::Sliding).unwrap().0.algorithm, Algorithm::Fixed);
+        assert_eq!(limit(Algorithm::Fixed).unwrap().0.name, Box::<str>::from("api-month"));
+        assert!(limit(Algorithm::Moving).is_err());
+    }
 
     #[test]
     fn a_window_is_whole_milliseconds() {

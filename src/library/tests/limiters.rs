@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{WINDOW, instance, local, memory};
-use crate::library::{LimiterOptions, NewOptions, WindowType};
+use crate::library::{LimiterOptions, NewOptions, WindowType, calendar_window};
 
 #[test]
 fn a_window_admits_the_hits_of_its_limit() {
@@ -86,4 +86,27 @@ fn a_limiter_outlives_its_instance() {
     };
     assert!(limiter.incoming("k", true).unwrap().is_admitted);
     assert!(!limiter.incoming("k", true).unwrap().is_admitted);
+}
+
+#[test]
+fn a_window_of_the_calendar_is_fixed() {
+    let instance = local();
+    let [month, elsewhere] =
+        ["month", "month tz=Pacific/Apia"].map(|text| calendar_window(text).unwrap());
+    let limiter = instance.limiter(&LimiterOptions::window(2.0, month)).unwrap();
+    for (is_admitted, remaining) in [(true, 1.0), (true, 0.0), (false, 0.0)] {
+        let decision = limiter.incoming("k", true).unwrap();
+        assert_eq!((decision.is_admitted, decision.remaining), (is_admitted, remaining));
+        // Less than 31 days and an hour are left.
+        assert!(decision.retry_after.unwrap() < Duration::from_secs(31 * 86_400 + 3600));
+    }
+    let rate = |window| instance.increment("k", window, 1.0, None, None).unwrap();
+    assert_eq!((rate(month), rate(month), rate(elsewhere)), (3.0, 4.0, 1.0));
+    assert_eq!(instance.sliding_window("k", month, None, None, Some(1.0)).unwrap(), 4.0);
+    let moving = LimiterOptions::window(2.0, month).window_type(WindowType::Moving);
+    let error = instance.limiter(&moving).unwrap_err().to_string();
+    assert!(error.contains("expected \"fixed\""), "{error}");
+    for text in ["", "1d", "1month", "day tz=", "day  tz=UTC", "day tz=UTC "] {
+        assert!(calendar_window(text).is_err(), "{text}");
+    }
 }

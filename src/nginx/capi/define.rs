@@ -41,6 +41,25 @@ pub(super) unsafe extern "C" fn new_instance(
     unsafe { call(error, error_size, make) }
 }
 
+/// `window`
+pub(super) unsafe extern "C" fn window(
+    text: *const c_void,
+    text_len: usize,
+    window_size: *mut f64,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    // SAFETY: by the contract in the header.
+    let (text, window_size) = unsafe { (bytes(text, text_len), window_size.as_mut()) };
+    let find = |_: &'static MainConf| {
+        let window_size = window_size.ok_or_else(|| no_place("window_size"))?;
+        *window_size = arguments::calendar_window("window", text)?;
+        Ok(OK)
+    };
+    // SAFETY: by the contract in the header.
+    unsafe { call(error, error_size, find) }
+}
+
 /// Returns the error of a NULL pointer for the result.
 #[cold]
 pub(super) fn no_place(name: &str) -> LibraryError {

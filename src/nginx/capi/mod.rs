@@ -40,6 +40,7 @@ static ngx_rate_limiting_api: RawApi = RawApi {
     incoming_async: question::incoming_async,
     take: question::take,
     forget: question::forget,
+    window: define::window,
 };
 
 pub(super) use call::end;

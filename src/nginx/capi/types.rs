@@ -152,4 +152,6 @@ pub(super) struct RawApi {
     ) -> c_int,
     pub(super) take: unsafe extern "C" fn(u64, *mut RawResult, *mut c_char, usize) -> c_int,
     pub(super) forget: unsafe extern "C" fn(u64),
+    pub(super) window:
+        unsafe extern "C" fn(*const c_void, usize, *mut f64, *mut c_char, usize) -> c_int,
 }

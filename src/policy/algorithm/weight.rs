@@ -24,6 +24,8 @@ impl Weight {
     #[inline]
     pub fn rate(self, size: WindowSize, counts: &WindowCounts) -> Hits {
         match self {
+            // Windows of the calendar are fixed.
+            Weight::Sliding if size.is_of_calendar() => counts.current,
             Weight::Sliding => Sliding::rate(size, counts),
             Weight::Share(share) => {
                 let previous = counts.previous.thousandths() as f64;
