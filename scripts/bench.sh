@@ -67,6 +67,10 @@ done
 # shellcheck disable=SC2016
 contestant ours-rate-same same "$ours" \
     'ratelimit_key $arg_k; ratelimit rate=1/1s burst=1000000; ratelimit_headers off;'
+# Taken and released by each request.
+# shellcheck disable=SC2016
+contestant ours-concurrent-same same "$ours" \
+    'ratelimit_key $arg_k; ratelimit concurrent=1000; ratelimit_headers off;'
 # Rules and namespaces elsewhere: they cost nothing here.
 contestant ours-among-many-same same \
     "$ours $(printf 'ratelimit_namespace n%s { window_sizes 1m; }\n' {1..40})" \

@@ -193,6 +193,21 @@ impl NamespaceConf {
         }
     }
 
+    /// Returns the windows in which nodes tell each other how many requests are under way; `None` if they do not. A node
+    /// tells in each window, and one that is gone counts for two.
+    pub fn told_window(&self) -> Option<WindowSize> {
+        const LEAST: Duration = Duration::from_millis(2500);
+        let SyncMode::Periodic(period) = self.options.sync else { return None };
+        let millis = u64::try_from(period.max(LEAST).as_millis()).ok();
+        millis.and_then(WindowSize::from_millis).filter(|_| self.has_holds)
+    }
+
+    /// Returns the windows whose counters are synced.
+    pub fn synced_windows(&self) -> Vec<WindowSize> {
+        let told = self.told_window().filter(|told| !self.window_sizes.contains(told));
+        self.window_sizes.iter().copied().chain(told).collect()
+    }
+
     /// Returns the share of a limit that a node may leave unpushed until the next sync.
     pub fn early_share(&self) -> EarlyShare {
         match (self.options.sync, self.options.sync_early) {

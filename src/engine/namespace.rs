@@ -23,6 +23,8 @@ pub struct Namespace<'m> {
     early: EarlyShare,
     /// Whether nodes admit only their shares while the store is down.
     shares_alone: bool,
+    /// The windows in which nodes tell each other how many requests are under way.
+    told: Option<WindowSize>,
 }
 
 impl<'m> Namespace<'m> {
@@ -40,6 +42,7 @@ impl<'m> Namespace<'m> {
             syncs: Vec::new(),
             early: EarlyShare::OFF,
             shares_alone: false,
+            told: None,
         })
     }
 
@@ -63,6 +66,7 @@ impl<'m> Namespace<'m> {
             syncs,
             early: EarlyShare::OFF,
             shares_alone: false,
+            told: None,
         })
     }
 
@@ -75,6 +79,17 @@ impl<'m> Namespace<'m> {
     /// down.
     pub fn sharing_alone(self, shares_alone: bool) -> Self {
         Namespace { shares_alone, ..self }
+    }
+
+    /// Sets the windows in which nodes tell each other how many requests are under way.
+    pub fn telling(self, told: Option<WindowSize>) -> Self {
+        Namespace { told, ..self }
+    }
+
+    /// Returns the counters in which nodes tell each other how many requests are under way; `None` if they do not.
+    pub fn told_counter(&self) -> Option<Counter> {
+        let told = self.told.filter(|_| !self.syncs.is_empty());
+        told.map(|size| self.counter(size))
     }
 
     /// Returns whether nodes admit only their shares while the store is down.

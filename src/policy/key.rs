@@ -9,6 +9,7 @@
 //! | the key | a key of up to [`MAX_PLAIN_LEN`] bytes that does not begin with `sha256:` |
 //! | `sha256:` and 64 hexadecimal digits | any other key: the digest of all its bytes |
 //! | `sha256:`, a counter's name, `:`, and one of the above | a key in a counter of that name |
+//! | `sha256:~`, a counter's name or nothing, `:`, and one of the first two | the number of requests that are under way, for other nodes |
 //!
 //! Neither a counter's name nor a digest contains a colon, so the second colon distinguishes the last two kinds.
 
@@ -24,10 +25,12 @@ pub const MAX_PLAIN_LEN: usize = 200;
 /// The maximum length of a counter's name, the value of `counter=`.
 pub const MAX_COUNTER_LEN: usize = 64;
 /// The maximum length of a counted name.
-pub const MAX_NAME_LEN: usize = PREFIX.len() + MAX_COUNTER_LEN + 1 + MAX_PLAIN_LEN;
+pub const MAX_NAME_LEN: usize = PREFIX.len() + TOLD.len() + MAX_COUNTER_LEN + 1 + MAX_PLAIN_LEN;
 
 /// The prefix of names that are not plain keys.
 const PREFIX: &str = "sha256:";
+/// The beginning of the names of counters in which nodes tell each other a number. No rule can name one.
+const TOLD: &str = "~";
 
 /// Returns whether hits of `key` are counted; those of an empty key are not.
 pub const fn is_accounted(key: &[u8]) -> bool {
@@ -54,6 +57,12 @@ pub fn counted_name<'k>(key: &'k [u8], counter: Option<&str>) -> Cow<'k, [u8]> {
         None => name,
         Some(counter) => [PREFIX.as_bytes(), counter.as_bytes(), b":", &name].concat().into(),
     }
+}
+
+/// Returns the name of the counter in which nodes tell each other how many requests of a counted `name` are under way.
+pub fn told_name(name: &[u8]) -> Vec<u8> {
+    let (key, counter) = key_and_counter(name);
+    [PREFIX.as_bytes(), TOLD.as_bytes(), counter.unwrap_or_default(), b":", key].concat()
 }
 
 /// A key for a log line between quotes: its first 100 bytes. Quotes, backslashes, and all bytes that are not printable
@@ -164,7 +173,13 @@ mod tests {
     fn a_counter_stands_before_the_name() {
         assert_eq!(&*counted_name(b"abc", Some("b-1")), b"sha256:b-1:abc");
         let longest = counted_name(&[b'x'; 200], Some(OF_ABC)).len();
-        assert_eq!(longest, MAX_NAME_LEN);
+        assert_eq!(longest + 1, MAX_NAME_LEN);
+        assert_eq!(told_name(b"abc"), b"sha256:~:abc");
+        assert_eq!(told_name(&counted_name(b"abc", Some("b-1"))), b"sha256:~b-1:abc");
+        let digested = counted_name(&[b'x'; 201], None).into_owned();
+        assert_eq!(told_name(&digested), [b"sha256:~:", &*digested].concat());
+        let longest = counted_name(&[b'x'; 200], Some(OF_ABC)).into_owned();
+        assert_eq!(told_name(&longest).len(), MAX_NAME_LEN);
     }
 
     #[test]

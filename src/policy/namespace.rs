@@ -62,7 +62,10 @@ impl SyncMode {
     pub fn goes_with(self, algorithm: Algorithm, decides: impl FnOnce() -> bool) -> bool {
         match self {
             SyncMode::Local => true,
-            SyncMode::Periodic(_) => algorithm.kind() == StoredKind::Windows,
+            // Nodes tell each other how many requests are under way.
+            SyncMode::Periodic(_) => {
+                matches!(algorithm.kind(), StoredKind::Windows | StoredKind::Holds)
+            }
             SyncMode::Synchronous => decides(),
         }
     }

@@ -39,6 +39,45 @@ sub convergence_tests {
         stop();
     };
 
+    subtest 'requests under way count on both nodes, and those of a node that is gone for 5 s at most' => sub {
+        $store->be_empty;
+        for my $node (@nodes) {
+            # A request waits for its body.
+            $node->start(conf(), server => <<"            END");
+            location = /held/k { ratelimit api concurrent=4 key=k; proxy_pass http://127.0.0.1:$node->{port}/end; }
+            location = /end { ratelimit off; return 200 end; }
+            END
+        }
+        my $hold = sub {
+            my $socket = $_[0]->connection or die "no connection: $!";
+            print $socket "POST /held/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n";
+            return $socket;
+        };
+        my $number = sub { my ($node) = @_; TwoNodes::metric($node, q(ratelimit_concurrent{namespace="api"})) };
+        my @held   = map { $hold->($a) } 1 .. 3;
+        eventually(sub { $b->rate(held => 'k') }, 4, 'three of the other node, and this one');
+        push @held, $hold->($b);
+        eventually(sub { $a->hit(held => 'k') }, 429, 'four are the limit');
+        is($b->hit(held => 'k'), 429, 'on both nodes');
+        is($number->($a), 3, 'the metric is the number of the node');
+        is($number->($b), 1, 'and of the other');
+        close shift @held;
+        eventually(sub { $b->hit(held => 'k') }, 200, 'one that ends makes room on the other node');
+        # Longer than any window in which they were told.
+        my $begin = time;
+        while (time < $begin + 6) {
+            my $rate = $b->rate(held => 'k');
+            if ($rate != 4) { is($rate, 4, 'they stay'); last }
+        }
+        my $gone = time;
+        $a->kill_all;
+        eventually(sub { $b->rate(held => 'k') }, 2, 'the others are gone with their node');
+        cmp_ok(time - $gone, '<', 7, 'in time');
+        close $_ for @held;
+        eventually(sub { $number->($b) }, 0, 'none');
+        $b->stop;
+    };
+
     subtest 'keys that only came from the store limit' => sub {
         $store->be_empty;
         $_->start(conf(limit => 3)) for @nodes;

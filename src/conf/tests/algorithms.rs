@@ -251,6 +251,11 @@ fn requests_under_way_are_known_to_no_store() {
              knows which requests are under way: expected \"sync_rate off;\" or a period there in http.conf:5",
         ),
         (
+            "a periodic namespace",
+            namespace!("0.5", "ratelimit api concurrent=5;"),
+            "server: \"api-concurrent\";q=5",
+        ),
+        (
             "a local namespace, in which a number of requests is no policy",
             namespace!("off", "ratelimit api concurrent=5; ratelimit api limit=9/1s;"),
             "server: \"api-1s\";q=9;w=1",

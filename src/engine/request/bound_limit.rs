@@ -8,13 +8,14 @@ use crate::engine::namespace::Namespace;
 use crate::engine::sync::shard_sync::record_decided;
 use crate::policy::algorithm::{LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
+use crate::policy::key::told_name;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::OnError;
 use crate::policy::reserve::{Grants, has_reserves};
 use crate::policy::window::Clock;
 use crate::table::{
     Admission, CountedRate, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named,
-    Reserve, SyncState,
+    Receipt, Reserve, SyncState,
 };
 
 /// A limit with its counters.
@@ -31,6 +32,8 @@ pub struct BoundLimit<'m> {
     /// policies.
     rejections: Option<Named<'m>>,
     pub(super) path: ChargePath,
+    /// The counters in which nodes tell each other how many requests are under way; `None` if this node counts alone.
+    told: Option<Counter>,
     /// Reserves of its hits; `None` if the store is asked about each hit.
     reserves: Option<Box<LimitReserves<'m>>>,
     /// Whether costs are estimates, which are settled when the response is known.
@@ -104,6 +107,8 @@ impl<'m> BoundLimit<'m> {
             StoredKind::Level(LevelKind::Elastic) => ChargePath::Elastic,
             StoredKind::Level(LevelKind::Bucket(_)) => ChargePath::Bucket,
             StoredKind::Log => ChargePath::Log,
+            // Other nodes' numbers are rare, and in other counters.
+            StoredKind::Holds if namespace.told_counter().is_some() => ChargePath::Shared,
             StoredKind::Holds => ChargePath::Holds,
         };
         let policy = [&**namespace.name(), &*limit.name];
@@ -113,6 +118,7 @@ impl<'m> BoundLimit<'m> {
             namespace: namespace.name().clone(),
             table,
             counter,
+            told: namespace.told_counter().filter(|_| kind == StoredKind::Holds),
             path,
             reserves: None,
             is_estimated: false,
@@ -216,6 +222,37 @@ impl<'m> BoundLimit<'m> {
             | StoredKind::Level(LevelKind::Elastic)
             | StoredKind::Log
             | StoredKind::Holds => self.counter,
+        }
+    }
+
+    /// Returns how many requests of `key` are under way on other nodes, as far as they have told.
+    pub(super) fn held_by_others(&self, key: Key<'_>, clock: &impl Clock) -> Hits {
+        let Some(told) = &self.told else { return Hits::ZERO };
+        let name = told_name(key.bytes());
+        self.table.held_by_others(told, self.table.key(&name), clock)
+    }
+
+    /// Tells the other nodes of a hold of `key` under a limit of `hits`.
+    pub(super) fn tell_hold(
+        &self,
+        key: Key<'_>,
+        hold: &Receipt<'m>,
+        hits: Hits,
+        clock: &impl Clock,
+    ) {
+        if let Some(told) = &self.told {
+            let name = told_name(key.bytes());
+            self.table.tell_hold(told, self.table.key(&name), hold, clock);
+            self.table.look_at_holds(told, hold, hits, clock);
+        }
+    }
+
+    /// Releases a hold under a limit of `hits`.
+    #[inline]
+    pub(super) fn release(&self, hold: &Receipt<'m>, hits: Hits, clock: &impl Clock) {
+        self.table.refund(&self.counter, hold);
+        if let Some(told) = &self.told {
+            self.table.look_at_holds(told, hold, hits, clock);
         }
     }
 

@@ -1,10 +1,11 @@
 //! The charge of a request by one limit.
 
-use super::bound_limit::{BoundLimit, ChargePath};
+use super::bound_limit::BoundLimit;
 use crate::policy::algorithm::StoredKind;
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
 use crate::policy::limit::Verdict;
+use crate::policy::window::Clock;
 use crate::table::{Counted, Counter, CounterTable, Identity, Key, Receipt};
 
 /// The charge of a request by one limit, with the limit's decision.
@@ -80,13 +81,11 @@ impl<'c, 'm> Charge<'c, 'm> {
 
     /// Releases the request, which ends, if this is a hold. Must be called once.
     #[inline]
-    pub fn release(&self) {
-        if let BoundLimit { table, counter, path: ChargePath::Holds | ChargePath::Shared, .. } =
-            self.bound
-            && counter.kind() == StoredKind::Holds
+    pub fn release(&self, clock: &impl Clock) {
+        if self.bound.counter.kind() == StoredKind::Holds
             && let Some(receipt) = &self.counted.receipt
         {
-            table.refund(counter, receipt);
+            self.bound.release(receipt, self.hits, clock);
         }
     }
 

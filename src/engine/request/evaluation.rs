@@ -178,7 +178,10 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         clock: &impl Clock,
     ) {
         let BoundLimit { limit, table, .. } = bound;
-        let (counter, hits) = bound.at(hits);
+        let (counter, most) = bound.at(hits);
+        // Requests that are under way on other nodes leave the rest to this one.
+        let others = bound.held_by_others(*key, clock);
+        let hits = most.minus(others);
         let (counter, within) = (&counter, (hits, limit.algorithm));
         // A rejected request is not under way.
         let counts_rejected = self.counts_rejected && counter.kind() != StoredKind::Holds;
@@ -191,7 +194,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         });
 
         let asks = charged.is_some() || cost == Hits::ZERO;
-        let counted = if asks || (self.is_refused && !counts_rejected) {
+        let mut counted = if asks || (self.is_refused && !counts_rejected) {
             let asked = AskedHit { limit: hits, cost };
             let mut reading = match asks {
                 true => table.read_for(counter, *key, asked, clock),
@@ -241,7 +244,11 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
                 };
             }
         }
-        self.push(bound, hits, key, cost, counted);
+        if let Some(receipt) = &counted.receipt {
+            bound.tell_hold(*key, receipt, most, clock);
+        }
+        counted.reading = counted.reading.plus(others);
+        self.push(bound, most, key, cost, counted);
     }
 
     /// Begins the limits of a rule: `trial` is the number of one that is tried alone. If that rule
@@ -415,6 +422,7 @@ impl BoundLimit<'_> {
         clock: &impl Clock,
     ) -> Verdict<'_> {
         let reading = self.table.read_for(&counter, key, AskedHit { limit: hits, cost }, clock);
+        let reading = reading.plus(self.held_by_others(key, clock));
         let admitted = admits(&self.limit, hits, reading, Hits::ZERO, cost);
         Verdict { limit: &self.limit, hits, reading, cost, admitted }
     }

@@ -144,6 +144,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         surroundings: &impl Env,
     ) -> Result<Option<Report>, SyncError> {
         let (start, connects) = (surroundings.monotonic(), strategy.connects());
+        self.tell_holds(surroundings);
         let mut report = Report::default();
         let (mut is_part, mut failure) = (false, None);
         let searches = self.shards.first().map(ShardSync::searches);
@@ -191,6 +192,15 @@ impl<'n, 'm> Syncer<'n, 'm> {
         self.count(start, &report, result.is_ok(), surroundings);
         self.state.record_worker(self.worker);
         result.map(Some)
+    }
+
+    /// Tells in this window how many requests are under way, before the changes are gathered.
+    fn tell_holds(&self, surroundings: &impl Env) {
+        if let Some(namespace) = self.shards.first().map(|it| it.namespace)
+            && namespace.told_counter().is_some()
+        {
+            namespace.table().tell_all(namespace.index(), surroundings);
+        }
     }
 
     /// Returns the time from an exchange to the next [poll](EarlyPush::Near) for other nodes'

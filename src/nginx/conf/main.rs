@@ -284,7 +284,8 @@ impl MainConf {
             namespace: Namespace::new(&namespace.name, table)?
                 .synced(shards)?
                 .pushed_early(namespace.early_share())
-                .sharing_alone(namespace.options.on_loss == OnLoss::Share),
+                .sharing_alone(namespace.options.on_loss == OnLoss::Share)
+                .telling(namespace.told_window()),
             synchronous: first.map(|first| Synchronous {
                 store: Deciders { first, shards },
                 on_error: namespace.options.on_error,

@@ -246,7 +246,7 @@ fn end(request: &Request<'_>) {
     {
         deferred::charge(request, context);
         if context.rules.active().has_holds {
-            context.charges.iter().for_each(Charge::release);
+            context.charges.iter().for_each(|charge: &Charge<'_, '_>| charge.release(&NgxClock));
         }
     }
 }

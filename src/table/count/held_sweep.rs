@@ -127,6 +127,7 @@ impl<'m> CounterTable<'m> {
         for &(holder, word) in &sweep.ended {
             let known = self.parts.holders.get(usize::from(holder.0));
             self.recover(occupant, holder, || known.is_some_and(|it| it.load(Acquire) == word));
+            self.tell(occupant, None);
         }
         let used = Ticks(occupant.slot.used.load(Relaxed));
         let is_idle = used.is_over(Ticks::at(clock.now().0), IDLE);
@@ -145,20 +146,5 @@ impl<'m> CounterTable<'m> {
             }
         });
         sum
-    }
-
-    /// Calls `look` with each counter of holds.
-    pub(crate) fn each_counter_of_holds(&self, mut look: impl FnMut(Occupant<'m>)) {
-        for (group, word) in self.marks_from(0).iter().enumerate() {
-            let mut marks = word.load(Acquire) as u32;
-            while marks != 0 {
-                let bit = marks.trailing_zeros() as usize;
-                marks &= marks.wrapping_sub(1);
-                let slot = self.slot_at(group.saturating_mul(MARKS).saturating_add(bit));
-                if let Some(occupant) = slot.map(Occupant::of).filter(|it| it.meta.is_of_holds()) {
-                    look(occupant);
-                }
-            }
-        }
     }
 }

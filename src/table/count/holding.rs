@@ -88,14 +88,12 @@ impl<'m> CounterTable<'m> {
     /// Releases a hold of this process. Returns `false` if it is gone: the counter was evicted.
     pub(super) fn release(&self, receipt: &Receipt<'m>) -> bool {
         let occupant = self.occupant_of_hold(receipt);
-        occupant.zip(self.holder()).is_some_and(|(it, holder)| self.release_as(holder, it))
-    }
-
-    /// Returns the counter of a hold, unless the slot has another occupant by now.
-    pub(crate) fn occupant_of_hold(&self, receipt: &Receipt<'m>) -> Option<Occupant<'m>> {
-        let occupant = Occupant::of(self.slot_at(self.index_of(receipt.column))?);
-        let Occupant { meta, .. } = occupant;
-        (meta.is_of_holds() && meta.generation().bits() == receipt.stamp.bits()).then_some(occupant)
+        let released =
+            occupant.zip(self.holder()).filter(|(it, holder)| self.release_as(*holder, *it));
+        if let Some((occupant, _)) = released {
+            self.tell(occupant, None);
+        }
+        released.is_some()
     }
 
     /// Releases a hold of the process with number `holder`. Returns `false` if it has none.

@@ -2,7 +2,8 @@
 //!
 //! - [`counting`]: windows, and the entry points for all algorithms; [`leveling`]: levels;
 //!   [`log_counting`]: logs
-//! - [`holding`]: requests that are under way; `held_sweep`: a look at all of them
+//! - [`holding`]: requests that are under way; `held_sweep`: a look at all of them;
+//!   `telling`: their number for other nodes
 //! - [`reserve`]: hits that a store has charged ahead
 //! - [`reset`]: sets a counter to zero, in all [`counted_sizes`]
 //! - [`rejections`]: counts rejected keys
@@ -17,3 +18,4 @@ pub(super) mod log_counting;
 pub(super) mod rejections;
 pub(super) mod reserve;
 pub(super) mod reset;
+pub(super) mod telling;

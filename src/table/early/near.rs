@@ -18,7 +18,7 @@
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowPosition};
-use crate::table::slots::admission::{Admission, Counted};
+use crate::table::slots::admission::{Admission, Counted, Receipt};
 use crate::table::slots::columns::{WindowColumns, load};
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::table::words::fail::fail_point;
@@ -99,6 +99,34 @@ impl<'m> CounterTable<'m> {
         let at = WindowPosition { number: window, elapsed: 0 };
         let local = WindowColumns::read(occupant.slot, occupant.meta, at).counted;
         self.look_closer(occupant, counter, limit, (reading, local), clock);
+    }
+
+    /// Checks whether other nodes are to be told at once how many requests are under way, after a hold of `limit` or its
+    /// release changed that. `told` are the counters in which they are told.
+    pub fn look_at_holds(
+        &self,
+        told: &Counter,
+        hold: &Receipt<'m>,
+        limit: Hits,
+        clock: &impl Clock,
+    ) {
+        let hold = self.occupant_of_hold(hold);
+        let Some(occupant) = hold.and_then(|hold| self.told_of(hold)) else { return };
+        let at = told.size.at(clock.now());
+        let columns = WindowColumns::read(occupant.slot, occupant.meta, at);
+        let change = columns.counted.minus(self.pushed(occupant, at.number)).thousandths();
+        let change = Hits::from_thousandths(change.saturating_abs());
+        let rest = limit.minus(columns.counted).minus(columns.remote);
+        let kept = told.early.kept(self.nodes_of(told.namespace), limit, rest);
+        if told.early == EarlyShare::OFF || kept.is_none_or(|kept| change < kept) {
+            return;
+        }
+        // Without a limit, by which admitted hits would be compared.
+        let placed = self.place(occupant, NearLimit { hits: limit, algorithm: None }, true);
+        if placed == Placed::NoRoom {
+            self.record_crowd(told.namespace);
+        }
+        self.ring(told.namespace, clock.now());
     }
 
     /// Returns `hits` times twice the number of nodes; 0 while that number is unknown.

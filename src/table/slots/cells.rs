@@ -1,18 +1,19 @@
 //! The cells of a counter of holds: one for each process that has held a request of the key.
 //!
-//! The first three are in the slot itself, beside the [total](crate::table::words::held). Those of further processes are
-//! in a chain of blocks, six in each. A block is an ordinary slot that belongs to its key, as those of a
+//! The first two are in the slot itself, beside the [total](crate::table::words::held), and the link to the counter in
+//! which other nodes are told. Those of further processes are in a chain of blocks, six in each. A block is an ordinary slot that belongs to its key, as those of a
 //! [log](super::log_blocks) do: it is evicted with it, and its cost is the key's.
 
+use super::admission::Receipt;
 use crate::table::words::atomic::AtomicU64;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::table::words::fail::fail_point;
-use crate::table::words::held::{HeldCell, HeldTotal, HolderNumber};
+use crate::table::words::held::{HeldCell, HeldTotal, HolderNumber, MARKS};
 use crate::table::words::slot::{Lost, Occupant, Slot};
 use crate::table::zone::counter_table::CounterTable;
 
 /// Cells in the key's own slot.
-const OWN: u16 = 3;
+const OWN: u16 = 2;
 /// Cells in a block.
 const IN_BLOCK: u16 = 6;
 /// More blocks than a key can have.
@@ -85,6 +86,13 @@ pub(super) fn leave(occupant: Occupant<'_>) -> Result<(), Lost> {
 }
 
 impl<'m> CounterTable<'m> {
+    /// Returns the counter of a hold, unless the slot has another occupant by now.
+    pub(crate) fn occupant_of_hold(&self, receipt: &Receipt<'m>) -> Option<Occupant<'m>> {
+        let occupant = Occupant::of(self.slot_at(self.index_of(receipt.column))?);
+        let Occupant { meta, .. } = occupant;
+        (meta.is_of_holds() && meta.generation().bits() == receipt.stamp.bits()).then_some(occupant)
+    }
+
     /// Returns the cell of `holder`; `None` if it has none, or the slot has another occupant by now.
     #[inline]
     pub(crate) fn cell_of(
@@ -92,11 +100,10 @@ impl<'m> CounterTable<'m> {
         occupant: Occupant<'m>,
         holder: HolderNumber,
     ) -> Option<&'m AtomicU64> {
-        let Slot { local: [_, first], remote: [second, third], .. } = occupant.slot;
+        let Slot { local: [_, first], remote: [second, _], .. } = occupant.slot;
         match holder {
             HolderNumber(0) => Some(first),
             HolderNumber(1) => Some(second),
-            HolderNumber(2) => Some(third),
             holder => self.cell_in_block(occupant, holder),
         }
     }
@@ -144,5 +151,20 @@ impl<'m> CounterTable<'m> {
             at = next;
         }
         None
+    }
+
+    /// Calls `look` with each counter of holds.
+    pub(crate) fn each_counter_of_holds(&self, mut look: impl FnMut(Occupant<'m>)) {
+        for (group, word) in self.marks_from(0).iter().enumerate() {
+            let mut marks = word.load(Acquire) as u32;
+            while marks != 0 {
+                let bit = marks.trailing_zeros() as usize;
+                marks &= marks.wrapping_sub(1);
+                let slot = self.slot_at(group.saturating_mul(MARKS).saturating_add(bit));
+                if let Some(occupant) = slot.map(Occupant::of).filter(|it| it.meta.is_of_holds()) {
+                    look(occupant);
+                }
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! - [`probe`]: finds a slot; [`claim`], [`insertion`]: a slot for a new counter
 //! - [`columns`]: windows; [`level`]: levels; [`log`], [`log_chain`], [`log_blocks`],
 //!   [`log_search`]: logs
-//! - [`cells`], [`cell_blocks`]: holds, by process
+//! - [`cells`], [`cell_blocks`]: holds, by process; [`told`]: their number for other nodes
 //! - [`admission`]: the condition under which hits are counted, and the result
 //! - [`names`], [`naming`], [`owner`]: the key of a synced counter, in slots of its own
 //! - [`dirty`]: marks changed counters; [`pushed`]: the hits that the store has
@@ -25,3 +25,4 @@ pub(super) mod naming;
 pub(super) mod owner;
 pub(super) mod probe;
 pub(super) mod pushed;
+pub(super) mod told;

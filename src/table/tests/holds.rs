@@ -301,6 +301,59 @@ fn a_process_that_is_stopped_anywhere_counts_once() {
     }
 }
 
+/// The counter in which other nodes are told, and what it says in the current window.
+fn told(fixture: &Fixture) -> (Counter, i64) {
+    let table = &fixture.shared.table;
+    let told = table.counter_in(b"default", StoredKind::Windows, 2500).synced(true);
+    let key = table.key(b"told");
+    let reading = table.read(&told, key, &fixture.clock);
+    (told, reading.windows().current.whole())
+}
+
+#[test]
+fn a_process_that_dies_or_is_stopped_while_it_tells_is_corrected_by_the_next_one() {
+    let prepare = || Fixture::new(LEN);
+    let scenario = |fixture: &Fixture| {
+        let (table, (told, _)) = (&fixture.shared.table, told(fixture));
+        for _ in 0..2 {
+            let receipt = fixture.take("k", 10).receipt.unwrap();
+            table.tell_hold(&told, table.key(b"told"), &receipt, &fixture.clock);
+        }
+        assert!(fixture.release(&fixture.take("k", 10).receipt.unwrap()));
+    };
+    let correct = |fixture: &Fixture| {
+        let (table, (told, _)) = (&fixture.shared.table, told(fixture));
+        let receipt = fixture.take("k", 10).receipt.unwrap();
+        table.tell_hold(&told, table.key(b"told"), &receipt, &fixture.clock);
+        assert_eq!(self::told(fixture).1, fixture.held("k"));
+        fixture.clock.set(T + 2500);
+        table.tell_all(told.namespace(), &fixture.clock);
+        assert_eq!(self::told(fixture).1, fixture.held("k"));
+        fixture.sweep();
+        fixture.clock.set(T);
+        assert!(fixture.release(&receipt));
+        assert_eq!(fixture.held("k"), 0);
+        assert_eq!(self::told(fixture).1, 0);
+        fixture.clock.set(T + 2500);
+        assert_eq!(self::told(fixture).1, 0);
+    };
+    let points = &["hold.linked", "hold.told", "hold.taken", "hold.released"];
+    die_everywhere(prepare, scenario, points, |fixture, _| correct(fixture));
+    pause_everywhere(
+        prepare,
+        scenario,
+        points,
+        |fixture, _| {
+            let (table, (told, _)) = (&fixture.shared.table, told(fixture));
+            let receipt = fixture.take("k", 10).receipt.unwrap();
+            table.tell_hold(&told, table.key(b"told"), &receipt, &fixture.clock);
+        },
+        |fixture| {
+            assert_eq!((fixture.held("k"), told(fixture).1), (3, 3));
+        },
+    );
+}
+
 #[test]
 fn a_number_of_a_process_that_dies_while_it_is_freed_is_freed_later() {
     die_everywhere(

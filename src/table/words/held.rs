@@ -187,6 +187,33 @@ impl HeldCell {
     }
 }
 
+/// The link of a counter of holds to the counter in which their number is told to other nodes: the generation of the
+/// former, the generation of the latter, and the latter's slot plus one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ToldLink(u64);
+
+impl ToldLink {
+    pub(crate) fn new(own: Generation, told: Generation, slot: usize) -> ToldLink {
+        let slot = (slot as u64).wrapping_add(1) << 32;
+        ToldLink(slot | u64::from(told.bits()) << 16 | u64::from(own.bits()))
+    }
+
+    pub(crate) const fn from_bits(bits: u64) -> ToldLink {
+        ToldLink(bits)
+    }
+
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the slot and its generation; `None` without a link in the occupancy `own`.
+    pub(crate) fn of(self, own: Generation) -> Option<(usize, Generation)> {
+        let slot = ((self.0 >> 32) as usize).checked_sub(1)?;
+        (self.0 as u16 == own.bits())
+            .then_some((slot, Generation::from_bits((self.0 >> 16) as u16)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

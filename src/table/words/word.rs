@@ -28,7 +28,7 @@ impl Generation {
     /// large.
     const STEP: u16 = 0x9e37;
 
-    pub(super) const fn from_bits(bits: u16) -> Generation {
+    pub(crate) const fn from_bits(bits: u16) -> Generation {
         Generation(bits)
     }
 

@@ -104,7 +104,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// Version of everything in this file, and of the meaning of the words in slots.
-pub(super) const VERSION: u64 = 21;
+pub(super) const VERSION: u64 = 22;
 
 /// The regions of a table in memory.
 #[derive(Debug)]

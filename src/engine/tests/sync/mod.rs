@@ -6,13 +6,14 @@
 //! - [`memory`]: common parts of stores in memory; [`log`]: a store with a log of changes and added
 //!   counts; [`rows`]: a store with absolute counts and without a log
 //! - [`node`]: nodes, and their workers
-//! - the tests: [`cycles`], [`driver`], [`early`], [`losses`], [`clones`], [`shards`], [`liar`], [`snapshots`],
+//! - the tests: [`cycles`], [`driver`], [`early`], [`holds`], [`losses`], [`clones`], [`shards`], [`liar`], [`snapshots`],
 //!   [`resets`], [`subscriber`]; [`totals`] runs all of it at random
 
 mod clones;
 mod cycles;
 mod driver;
 mod early;
+mod holds;
 mod liar;
 mod log;
 mod losses;

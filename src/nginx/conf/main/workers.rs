@@ -36,7 +36,7 @@ impl MainConf {
         Some(SyncedNamespace {
             name: conf.name.clone(),
             namespace,
-            sizes: conf.window_sizes.clone(),
+            sizes: conf.synced_windows(),
             period,
             lease_lifetime: store.lease_lifetime(),
             store: self.watched(conf.store?)?.clone(),
