@@ -63,6 +63,8 @@ pub struct NamespaceConf {
     pub options: NamespaceOptions,
     /// The windows in which hits are counted, ascending: those of `window_sizes`, and those of rules.
     pub window_sizes: Vec<WindowSize>,
+    /// The windows in which bans are counted, ascending.
+    pub ban_sizes: Vec<WindowSize>,
     /// The constant rates of rules; variable ones are not included.
     pub rates: Vec<CountedRate>,
     /// The names of the counters of rules, ascending, without the shared one.
@@ -202,10 +204,15 @@ impl NamespaceConf {
         millis.and_then(WindowSize::from_millis).filter(|_| self.has_holds)
     }
 
-    /// Returns the windows whose counters are synced.
+    /// Returns the windows whose counters are synced: those of hits, of bans, and of requests that are under way.
     pub fn synced_windows(&self) -> Vec<WindowSize> {
-        let told = self.told_window().filter(|told| !self.window_sizes.contains(told));
-        self.window_sizes.iter().copied().chain(told).collect()
+        let mut sizes = self.window_sizes.clone();
+        for size in self.ban_sizes.iter().copied().chain(self.told_window()) {
+            if !sizes.contains(&size) {
+                sizes.push(size);
+            }
+        }
+        sizes
     }
 
     /// Returns the share of a limit that a node may leave unpushed until the next sync.

@@ -127,6 +127,7 @@ impl Configuration {
             store,
             options,
             window_sizes: definition.window_sizes.clone(),
+            ban_sizes: Vec::new(),
             rates: Vec::new(),
             counters: Vec::new(),
             has_holds: false,

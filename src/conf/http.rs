@@ -49,6 +49,8 @@ pub(super) struct NamespaceText {
     pub(super) uses: Vec<NamespaceUse>,
     /// Rules whose limits are lists.
     pub(super) lists: Vec<ListUse>,
+    /// The times for which rules ban keys.
+    pub(super) bans: Vec<WindowSize>,
 }
 
 /// A rule whose limits are a list.
@@ -139,6 +141,7 @@ impl HttpConf {
                 definition: None,
                 uses: Vec::new(),
                 lists: Vec::new(),
+                bans: Vec::new(),
             });
             self.namespaces.len().saturating_sub(1)
         })
@@ -189,6 +192,13 @@ impl HttpConf {
                     *size = size.in_zone(self.zone.get());
                 }
             }
+        }
+    }
+
+    /// Records that a rule of namespace number `number` bans keys for this time.
+    pub(super) fn record_ban(&mut self, number: usize, size: WindowSize) {
+        if let Some(namespace) = self.namespaces.get_mut(number) {
+            namespace.bans.push(size);
         }
     }
 
@@ -260,6 +270,11 @@ impl NamespaceText {
     /// Whether rules limit how many requests are under way.
     pub(super) fn has_holds(&self) -> bool {
         self.uses.iter().any(|it| it.algorithm.is_of_concurrency())
+    }
+
+    /// Returns the windows in which bans are counted, ascending.
+    pub(super) fn ban_sizes(&self) -> Vec<WindowSize> {
+        ascending(self.bans.iter().copied())
     }
 
     /// Returns the names of the counters of rules, each once, without the shared one.

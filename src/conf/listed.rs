@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::level::rules::{Cost, Rule, RuleLimit};
+use super::rule::Ban;
 use super::words::settings::Phase;
 use super::words::text::Amount;
 use crate::policy::hits::Hits;
@@ -23,6 +24,8 @@ pub struct ListedRule {
     pub cost: Option<Hits>,
     /// The limits, at least one.
     pub limits: Box<[ListedLimit]>,
+    /// The bans of rejected keys.
+    pub ban: Option<Ban>,
     /// The phase in which requests are decided on.
     pub phase: Phase,
     /// Whether rejections are only counted.
@@ -65,6 +68,7 @@ pub(super) fn list<'a, T: 'a>(rules: impl Iterator<Item = RuleOnLevel<'a, T>>) -
                 Cost::Deferred(_) => Some(Hits::ZERO),
             },
             limits: rule.limits.iter().map(ListedLimit::new).collect(),
+            ban: rule.ban,
             phase,
             is_dry_run,
         });

@@ -91,21 +91,26 @@ impl<T> Rule<T> {
         };
         let origin = nginx.origin();
         http.has_deferred |= cost.is_deferred();
+        let namespace = http.use_namespace(
+            rule.namespace,
+            (&rule.quotas, rule.limits.is_some()),
+            zone,
+            rule.algorithm,
+            rule.counter.own(),
+            &origin,
+        );
+        if let Some(ban) = rule.ban {
+            http.record_ban(namespace, ban.size);
+        }
         Ok(Rule {
             number: http.number_rule(&origin),
             place: origin.within(&nginx.directory()).into(),
-            namespace: http.use_namespace(
-                rule.namespace,
-                (&rule.quotas, rule.limits.is_some()),
-                zone,
-                rule.algorithm,
-                rule.counter.own(),
-                &origin,
-            ),
+            namespace,
             key,
             cost,
             dry_run: rule.dry_run,
             status: rule.status,
+            ban: rule.ban,
             limits,
             list,
             shared: match rule.counter.is_explicit() {

@@ -48,6 +48,7 @@ impl HttpConf {
             definition: None,
             uses: Vec::new(),
             lists: Vec::new(),
+            bans: Vec::new(),
         })
     }
 
@@ -64,6 +65,7 @@ impl HttpConf {
             store,
             options,
             window_sizes: namespace.window_sizes(),
+            ban_sizes: namespace.ban_sizes(),
             rates: namespace.rates(),
             counters: namespace.counters(),
             has_holds: namespace.has_holds(),

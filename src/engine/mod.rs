@@ -32,6 +32,7 @@ pub use functions::window_counters::{Increment, WindowCounters};
 #[cfg(not(loom))]
 pub use machine::Machine;
 pub use namespace::{Namespace, RateLimitingError};
+pub use request::ban::Ban;
 pub use request::bound_limit::BoundLimit;
 pub use request::charge::{Charge, Charges, Refund};
 pub use request::deferred::{DeferredCharge, DeferredHits, deferred_charges, deferred_hits};

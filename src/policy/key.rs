@@ -1,7 +1,7 @@
 //! Keys and counted names: the bytes by which a request is counted, and the name that identifies its counter.
 //!
 //! A name has at most [`MAX_NAME_LEN`] bytes, which bounds the cost of a key in memory and in stores, whatever clients
-//! send. Keys that begin with [`PREFIX`] are always digested, so no client can pass off a key as one of the other two
+//! send. Keys that begin with [`PREFIX`] are always digested, so no client can pass off a key as one of the other
 //! kinds of name:
 //!
 //! | name | for |
@@ -10,8 +10,9 @@
 //! | `sha256:` and 64 hexadecimal digits | any other key: the digest of all its bytes |
 //! | `sha256:`, a counter's name, `:`, and one of the above | a key in a counter of that name |
 //! | `sha256:~`, a counter's name or nothing, `:`, and one of the first two | the number of requests that are under way, for other nodes |
+//! | `sha256:!`, eight hexadecimal digits, `:`, and one of the above | the ban of a key by the rules with this number |
 //!
-//! Neither a counter's name nor a digest contains a colon, so the second colon distinguishes the last two kinds.
+//! Neither a counter's name nor a digest contains a colon, so the second colon distinguishes the last kinds.
 
 use core::fmt::{self, Write as _};
 use std::borrow::Cow;
@@ -25,7 +26,11 @@ pub const MAX_PLAIN_LEN: usize = 200;
 /// The maximum length of a counter's name, the value of `counter=`.
 pub const MAX_COUNTER_LEN: usize = 64;
 /// The maximum length of a counted name.
-pub const MAX_NAME_LEN: usize = PREFIX.len() + TOLD.len() + MAX_COUNTER_LEN + 1 + MAX_PLAIN_LEN;
+pub const MAX_NAME_LEN: usize =
+    PREFIX.len() + BAN_LEN + PREFIX.len() + MAX_COUNTER_LEN + 1 + MAX_PLAIN_LEN;
+
+/// The length of a ban's own part of a name.
+const BAN_LEN: usize = 10;
 
 /// The prefix of names that are not plain keys.
 const PREFIX: &str = "sha256:";
@@ -63,6 +68,19 @@ pub fn counted_name<'k>(key: &'k [u8], counter: Option<&str>) -> Cow<'k, [u8]> {
 pub fn told_name(name: &[u8]) -> Vec<u8> {
     let (key, counter) = key_and_counter(name);
     [PREFIX.as_bytes(), TOLD.as_bytes(), counter.unwrap_or_default(), b":", key].concat()
+}
+
+/// Returns the name of the ban of the key with this counted name, by the rules with this number.
+pub fn ban_name(rules: u32, counted: &[u8]) -> Vec<u8> {
+    [format!("{PREFIX}!{rules:08x}:").as_bytes(), counted].concat()
+}
+
+/// Splits the name of a ban into the number of the rules and the counted name of the key; `None` for other names.
+pub fn banned_by(name: &[u8]) -> Option<(u32, &[u8])> {
+    let rest = name.strip_prefix(PREFIX.as_bytes())?.strip_prefix(b"!")?;
+    let (number, counted) = rest.split_at_checked(8)?;
+    let number = u32::from_str_radix(core::str::from_utf8(number).ok()?, 16).ok()?;
+    Some((number, counted.strip_prefix(b":")?))
 }
 
 /// A key for a log line between quotes: its first 100 bytes. Quotes, backslashes, and all bytes that are not printable
@@ -133,6 +151,20 @@ mod tests {
     const OF_201_X: &str = "84a0678c90937f5dcf9994d5866668da6b995109c8ad845410559b48a4ecafed";
 
     #[test]
+    fn a_ban_has_a_name_of_its_own() {
+        for key in [&b"k"[..], b"sha256:c:k", &[0xff; 200]] {
+            let name = ban_name(0x12ab, key);
+            assert_eq!(banned_by(&name), Some((0x12ab, key)));
+            assert!(!is_plain(&name));
+        }
+        for name in
+            [&b"k"[..], b"sha256:!", b"sha256:!0000000:k", b"sha256:!0000000g:k", b"sha256:c:k"]
+        {
+            assert_eq!(banned_by(name), None);
+        }
+    }
+
+    #[test]
     fn a_short_key_is_its_own_name() {
         for key in [&b"k"[..], &[0; 200], &[0xff; 200], b"sha256", b"SHA256:", b" sha256:"] {
             let name = counted_name(key, None);
@@ -172,14 +204,13 @@ mod tests {
     #[test]
     fn a_counter_stands_before_the_name() {
         assert_eq!(&*counted_name(b"abc", Some("b-1")), b"sha256:b-1:abc");
-        let longest = counted_name(&[b'x'; 200], Some(OF_ABC)).len();
-        assert_eq!(longest + 1, MAX_NAME_LEN);
         assert_eq!(told_name(b"abc"), b"sha256:~:abc");
         assert_eq!(told_name(&counted_name(b"abc", Some("b-1"))), b"sha256:~b-1:abc");
         let digested = counted_name(&[b'x'; 201], None).into_owned();
         assert_eq!(told_name(&digested), [b"sha256:~:", &*digested].concat());
         let longest = counted_name(&[b'x'; 200], Some(OF_ABC)).into_owned();
-        assert_eq!(told_name(&longest).len(), MAX_NAME_LEN);
+        assert!(told_name(&longest).len() < MAX_NAME_LEN);
+        assert_eq!(ban_name(0, &longest).len(), MAX_NAME_LEN);
     }
 
     #[test]

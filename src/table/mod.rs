@@ -30,6 +30,7 @@ mod zone;
 pub use count::counted_sizes::CountedRate;
 #[cfg(not(loom))]
 pub use count::held_sweep::{HeldSweep, LOOK_EVERY};
+pub use count::named_counters::NamedCounter;
 pub use count::rejections::TopRejected;
 pub use count::reserve::{Reserve, ReservedHits, Spent};
 pub use definitions::{LateDefinition, LateError};

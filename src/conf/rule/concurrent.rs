@@ -85,6 +85,8 @@ mod tests {
             "tz=UTC",
             "cost=2",
             "charge=$x",
+            "ban=10m",
+            "ban_after=2",
         ] {
             let message = format!(
                 "parameter \"{other}\" does not go with \"concurrent=2\", which counts each request once, \

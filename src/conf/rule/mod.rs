@@ -1,5 +1,6 @@
 //! The words of a `ratelimit` directive, parsed.
 
+mod ban;
 mod concurrent;
 mod rate;
 
@@ -12,6 +13,7 @@ use crate::policy::key::MAX_COUNTER_LEN;
 use crate::policy::limit::{Burst, Quota, QuotaHits};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, valid_name};
 use crate::policy::options::{OptionError, shown};
+pub use ban::Ban;
 use rate::{RateText, refuse_without_rate};
 
 /// The words of a rule, parsed as far as variables allow.
@@ -41,6 +43,8 @@ pub struct RuleText<'a> {
     pub status: Option<isize>,
     /// The text with which a request is not subject to the rule, unless it is empty or `0`.
     pub unless: Option<&'a [u8]>,
+    /// The bans of rejected keys.
+    pub ban: Option<Ban>,
 }
 
 /// The name that distinguishes counters of one key and window.
@@ -103,6 +107,7 @@ impl<'a> RuleText<'a> {
         let (mut rate, mut burst, mut delay) = (None, None, None);
         let (mut dry_run, mut status, mut unless) = (None, None, None);
         let (mut list, mut default, mut concurrent) = (None, None, None);
+        let (mut ban, mut ban_after) = (None, None);
         for &word in words {
             let parameter = Parameter::of(word).ok_or_else(|| unknown(word))?;
             let place = match parameter.name() {
@@ -123,6 +128,8 @@ impl<'a> RuleText<'a> {
                 b"dry_run" => Some(&mut dry_run),
                 b"status" => Some(&mut status),
                 b"unless" => Some(&mut unless),
+                b"ban" => Some(&mut ban),
+                b"ban_after" => Some(&mut ban_after),
                 _ => return Err(unknown(word)),
             };
             if let [b'"' | b'\'', ..] = parameter.value {
@@ -141,7 +148,10 @@ impl<'a> RuleText<'a> {
         }
         if let Some(concurrent) = concurrent {
             let limit = limits.first().copied();
-            let others = [limit, list, default, window, zone, rate, burst, delay, cost, charge];
+            let others = [
+                limit, list, default, window, zone, rate, burst, delay, cost, charge, ban,
+                ban_after,
+            ];
             quotas.push(concurrent::parse(concurrent, others.into_iter().flatten())?);
         }
         let others = [limits.first().copied(), rate, burst, delay, name];
@@ -220,6 +230,7 @@ impl<'a> RuleText<'a> {
             dry_run: dry_run.map(parse_dry_run).transpose()?,
             status: status.map(parse_own_status).transpose()?,
             unless: unless.map(|parameter| parameter.value),
+            ban: Ban::parse(ban, ban_after, words)?,
         })
     }
 }

@@ -143,7 +143,7 @@ fn a_rule_has_parameters() {
             "ratelimit: a key without \"=\"",
             "ratelimit limit=5/10s key $arg_a;",
             "[emerg] ratelimit: invalid parameter \"key\": expected limit=hits/window, limits=, default=, window=, tz=, rate=hits/time, burst=, delay=, concurrent=, \
-             key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no other, a \
+             key=, counter=, cost=, charge=, dry_run=, status=, unless=, ban=, ban_after= or name=; or as the first word, and no other, a \
              namespace: \"ratelimit key limit=...\" in http.conf:1",
         ),
         (

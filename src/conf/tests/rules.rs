@@ -217,20 +217,20 @@ fn a_rule_is_a_namespace_and_limits() {
             "ratelimit: an unknown parameter",
             "ratelimit requests=5/10s;",
             "[emerg] ratelimit: invalid parameter \"requests=5/10s\": expected limit=hits/window, limits=, default=, \
-             window=, tz=, rate=hits/time, burst=, delay=, concurrent=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:1",
+             window=, tz=, rate=hits/time, burst=, delay=, concurrent=, key=, counter=, cost=, charge=, dry_run=, status=, unless=, ban=, ban_after= or name= in http.conf:1",
         ),
         (
             "ratelimit: a word that is no parameter",
             "ratelimit limit=5/10s fixed;",
             "[emerg] ratelimit: invalid parameter \"fixed\": expected limit=hits/window, limits=, default=, window=, tz=, rate=hits/time, burst=, delay=, concurrent=, \
-             key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no other, a \
+             key=, counter=, cost=, charge=, dry_run=, status=, unless=, ban=, ban_after= or name=; or as the first word, and no other, a \
              namespace: \"ratelimit fixed limit=...\" in http.conf:1",
         ),
         (
             "ratelimit: a namespace that is not the first word",
             "ratelimit limit=5/10s default;",
             "[emerg] ratelimit: invalid parameter \"default\": expected limit=hits/window, limits=, default=, \
-             window=, tz=, rate=hits/time, burst=, delay=, concurrent=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no \
+             window=, tz=, rate=hits/time, burst=, delay=, concurrent=, key=, counter=, cost=, charge=, dry_run=, status=, unless=, ban=, ban_after= or name=; or as the first word, and no \
              other, a namespace: \"ratelimit default limit=...\" in http.conf:1",
         ),
         (
@@ -304,14 +304,14 @@ fn a_rule_is_a_namespace_and_limits() {
             "[emerg] ratelimit: invalid parameter \
              \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
              xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...\": expected limit=hits/window, limits=, default=, \
-             window=, tz=, rate=hits/time, burst=, delay=, concurrent=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:1",
+             window=, tz=, rate=hits/time, burst=, delay=, concurrent=, key=, counter=, cost=, charge=, dry_run=, status=, unless=, ban=, ban_after= or name= in http.conf:1",
         ),
         (
             "ratelimit: a parameter that goes on in the next line",
             "ratelimit limit=5/1m \"key\n\
              1\";",
             "[emerg] ratelimit: invalid parameter \"key 1\": expected limit=hits/window, limits=, default=, window=, tz=, rate=hits/time, burst=, delay=, concurrent=, \
-             key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:2",
+             key=, counter=, cost=, charge=, dry_run=, status=, unless=, ban=, ban_after= or name= in http.conf:2",
         ),
         (
             "ratelimit: quotes around half a parameter",
@@ -329,7 +329,7 @@ fn a_rule_is_a_namespace_and_limits() {
             "ratelimit: two namespaces",
             "ratelimit default default limit=5/10s;",
             "[emerg] ratelimit: invalid parameter \"default\": expected limit=hits/window, limits=, default=, \
-             window=, tz=, rate=hits/time, burst=, delay=, concurrent=, key=, counter=, cost=, charge=, dry_run=, status=, unless= or name=; or as the first word, and no \
+             window=, tz=, rate=hits/time, burst=, delay=, concurrent=, key=, counter=, cost=, charge=, dry_run=, status=, unless=, ban=, ban_after= or name=; or as the first word, and no \
              other, a namespace: \"ratelimit default limit=...\" in http.conf:1",
         ),
         (
@@ -348,7 +348,7 @@ fn a_rule_is_a_namespace_and_limits() {
             "ratelimit: \"off\" after a limit",
             "ratelimit limit=5/10s off;",
             "[emerg] ratelimit: invalid parameter \"off\": expected limit=hits/window, limits=, default=, window=, tz=, rate=hits/time, burst=, delay=, concurrent=, \
-             key=, counter=, cost=, charge=, dry_run=, status=, unless= or name= in http.conf:1",
+             key=, counter=, cost=, charge=, dry_run=, status=, unless=, ban=, ban_after= or name= in http.conf:1",
         ),
     ]);
 }

@@ -17,7 +17,7 @@ pub struct Parameter<'a> {
 
 /// The accepted parameters of a rule, as the end of a message.
 pub(crate) const EXPECTED: &str = "expected limit=hits/window, limits=, default=, window=, tz=, rate=hits/time, burst=, delay=, concurrent=, key=, counter=, cost=, charge=, \
-                               dry_run=, status=, unless= or name=";
+                               dry_run=, status=, unless=, ban=, ban_after= or name=";
 
 /// The rule of quotes, as the end of a message.
 pub(crate) const QUOTES: &str = "quotes go around a whole parameter, as in \"key=a b\"";

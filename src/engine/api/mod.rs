@@ -3,11 +3,13 @@
 //! - [`request`]: parsing a call; [`site`]: the site that sends it
 //! - [`overview`], [`namespace`](mod@namespace), [`key`](key()), [`reset`](reset()), [`top`](top()), [`rules`](rules()):
 //!   the answers
+//! - [`bans`](bans()): the answers about banned keys
 //! - [`page`]: the live page for browsers
 //! - [`counting`]: the settings that answers depend on; [`call_limit`]: the limit of a call; [`json`], [`list`]: the
 //!   format, and errors
 //! - [`store_call`], [`store_reset`]: calls that a store decides about
 
+mod bans;
 mod call_limit;
 mod counting;
 mod json;
@@ -26,6 +28,7 @@ mod store_reset;
 mod tests;
 mod top;
 
+pub use bans::{bans, lift};
 pub use counting::Counting;
 pub use json::{ApiError, escaped, no_namespace};
 pub use key::key;

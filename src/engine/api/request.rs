@@ -60,6 +60,10 @@ pub enum ApiCall {
     Rules(Vec<u8>),
     /// The explanation of a key by the rules.
     Explain(ExplainCall),
+    /// The banned keys of the namespace with this name, and their maximum number.
+    Bans(Vec<u8>, usize),
+    /// The end of a key's bans in a namespace: the namespace's name, and the key.
+    Lift(Vec<u8>, Vec<u8>),
 }
 
 /// A call for the overview.
@@ -136,6 +140,8 @@ enum Resource {
     Keys(Vec<u8>, Option<Vec<u8>>),
     /// The explanation of a key by the rules of a namespace, with the key in the path if there is one.
     Explain(Vec<u8>, Option<Vec<u8>>),
+    /// The bans of a namespace, or of the key in the path.
+    Bans(Vec<u8>, Option<Vec<u8>>),
     Sync(Vec<u8>),
 }
 
@@ -157,6 +163,8 @@ impl ApiRequest<'_> {
                 "GET, HEAD"
             }
             Resource::Keys(..) => "GET, HEAD, POST, DELETE",
+            Resource::Bans(_, None) => "GET, HEAD, DELETE",
+            Resource::Bans(_, Some(_)) => "DELETE",
             Resource::Sync(_) => "POST",
         };
         let mut methods = allow.split(", ");
@@ -190,8 +198,12 @@ impl ApiRequest<'_> {
             }
             Resource::Keys(namespace, key) => self.key_call(namespace, key).map(ApiCall::Key),
             Resource::Sync(name) => Ok(ApiCall::Sync(name)),
-            Resource::Top(name) => self.top_call(name),
+            Resource::Top(name) => Ok(ApiCall::Top(name, self.most_keys(20)?)),
             Resource::Explain(namespace, key) => self.explain_call(namespace, key),
+            Resource::Bans(namespace, _) if is_read => {
+                Ok(ApiCall::Bans(namespace, self.most_keys(usize::MAX)?))
+            }
+            Resource::Bans(namespace, key) => Ok(ApiCall::Lift(namespace, self.key(key)?)),
         }
     }
 
@@ -229,14 +241,28 @@ impl ApiRequest<'_> {
         })
     }
 
-    fn top_call(&self, namespace: Vec<u8>) -> Result<ApiCall, ApiError> {
+    /// Returns the maximum number of keys in an answer: `limit=`.
+    fn most_keys(&self, otherwise: usize) -> Result<usize, ApiError> {
         let limit = self.parsed("limit", |text| {
             let digits = text.iter().all(u8::is_ascii_digit).then_some(text);
             let limit = core::str::from_utf8(digits.unwrap_or_default()).ok();
             let limit = limit.and_then(|limit| limit.parse().ok());
             limit.ok_or("expected a number of keys, such as 20")
         })?;
-        Ok(ApiCall::Top(namespace, limit.unwrap_or(20)))
+        Ok(limit.unwrap_or(otherwise))
+    }
+
+    /// Returns the key in the path, whose decoded form ends with `key`, and whether the path ends with [`EXPLAIN`].
+    fn key_in_path(&self, key: &[u8]) -> (Vec<u8>, bool) {
+        // nginx merges slashes and resolves dots, so the key is taken from the path as sent, unless the path was
+        // rewritten.
+        let before = self.prefix.len().saturating_add(self.path.len());
+        let before = before.saturating_sub(key.len());
+        let path = [self.prefix, self.path].concat();
+        match self.raw_key(path.get(..before).unwrap_or_default()) {
+            Some((raw, key)) => (key, raw.ends_with(EXPLAIN)),
+            None => (without_slash(key).to_vec(), without_slash(key).ends_with(EXPLAIN)),
+        }
     }
 
     fn resource(&self) -> Option<Resource> {
@@ -252,17 +278,10 @@ impl ApiRequest<'_> {
         match (parts.next(), parts.next()) {
             (None, _) | (Some(b""), None) => Some(Resource::Plain(ApiCall::Namespace(name))),
             (Some(b"keys"), None) => Some(Resource::Keys(name, None)),
+            (Some(b"bans"), None) | (Some(b"bans"), Some(b"")) => Some(Resource::Bans(name, None)),
+            (Some(b"bans"), Some(key)) => Some(Resource::Bans(name, Some(self.key_in_path(key).0))),
             (Some(b"keys"), Some(key)) => {
-                // nginx merges slashes and resolves dots, so the key is taken from the path as sent, unless the path
-                // was rewritten.
-                let before = self.prefix.len().saturating_add(self.path.len());
-                let before = before.saturating_sub(key.len());
-                let path = [self.prefix, self.path].concat();
-                let raw = self.raw_key(path.get(..before).unwrap_or_default());
-                let (key, is_explained) = match raw {
-                    Some((raw, key)) => (key, raw.ends_with(EXPLAIN)),
-                    None => (without_slash(key).to_vec(), without_slash(key).ends_with(EXPLAIN)),
-                };
+                let (key, is_explained) = self.key_in_path(key);
                 // `keys/explain` is a key, unless another one is in the query.
                 if key == b"explain" && self.parameter("key").is_ok_and(|it| it.is_some()) {
                     return Some(Resource::Explain(name, None));

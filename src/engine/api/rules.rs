@@ -8,7 +8,7 @@ use super::list::ListBody;
 use super::request::ExplainCall;
 use super::reset::has_hits;
 use crate::conf::listed::{ListedLimit, ListedRule};
-use crate::engine::{BoundLimit, Namespace};
+use crate::engine::{Ban, BoundLimit, Namespace};
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
 use crate::policy::window::Clock;
@@ -32,7 +32,7 @@ fn of_rule(rule: &ListedRule) -> String {
             delay: limit.burst.delay.map(Thousandths::from),
         }
     });
-    json(&object! {
+    let text = json(&object! {
         place: &*rule.place,
         limits: limits.collect::<Vec<_>>(),
         key: String::from_utf8_lossy(&rule.key),
@@ -40,7 +40,13 @@ fn of_rule(rule: &ListedRule) -> String {
         cost: rule.cost.map(Thousandths::from),
         phase: rule.phase.name(),
         dry_run: rule.is_dry_run,
-    })
+    });
+    let Some(ban) = rule.ban else {
+        return text;
+    };
+    let (time, after) = (Thousandths::of(ban.size.millis()), Thousandths::from(ban.after));
+    let ban = json(&object! { time: time, after: after });
+    format!("{},\"ban\":{ban}}}", text.trim_end_matches('}'))
 }
 
 /// Answers [`ApiCall::Explain`](super::ApiCall::Explain) by these rules of `namespace`, from this node's table. Charges
@@ -72,6 +78,9 @@ pub(super) struct ExplainedRule<'r> {
     counter: Option<&'r str>,
     cost: Thousandths,
     pub(super) dry_run: bool,
+    /// The end of the key's ban, in Unix time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    banned_until: Option<Thousandths>,
     pub(super) limits: Vec<ExplainedLimit<'r>>,
     /// Whether the key has hits under the rule.
     #[serde(skip)]
@@ -109,9 +118,16 @@ impl<'r> ExplainedRule<'r> {
             counter: rule.counter.as_deref(),
             cost: cost.into(),
             dry_run: rule.is_dry_run,
+            banned_until: None,
             limits: Vec::new(),
             has_hits: false,
         };
+        let limits = rule.limits.iter().map(|it| &it.limit);
+        let ban = rule.ban.and_then(|ban| Ban::new(ban, limits, namespace));
+        let banned = ban.and_then(|ban| ban.left_of(name, clock));
+        explained.banned_until =
+            banned.map(|left| Thousandths::of(clock.now().0.saturating_add(left)));
+        explained.has_hits = banned.is_some();
         for ListedLimit { limit: of_rule, hits } in &rule.limits {
             let told = hits.or(limit);
             let bound = BoundLimit::new(of_rule.clone(), namespace, []);
@@ -123,13 +139,17 @@ impl<'r> ExplainedRule<'r> {
                 verdict.is_some_and(|it| has_hits(of_rule.algorithm, of_rule.size, &it.reading));
             let decided = verdict.filter(|_| told.is_some());
             let wait = decided.filter(|it| !it.admitted).and_then(|it| it.retry_after());
+            let wait = wait.max(banned);
             explained.limits.push(ExplainedLimit {
                 name: &of_rule.name,
                 limit: decided.map(|it| it.hits.into()),
                 rate: verdict.map(|it| it.rate().into()),
                 remaining: decided.map(|it| it.remaining().into()),
                 reset: decided.and_then(|it| it.reset(it.remaining())).map(Thousandths::of),
-                admitted: decided.map(|it| it.admitted),
+                admitted: match banned {
+                    Some(_) => Some(false),
+                    None => decided.map(|it| it.admitted),
+                },
                 until: wait.map(|wait| Thousandths::of(clock.now().0.saturating_add(wait))),
             });
         }

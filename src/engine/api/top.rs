@@ -127,7 +127,7 @@ impl LimitedBy<'_> {
 }
 
 /// Encodes a key for use in a path, in a query, and in any text.
-fn encoded(key: &[u8]) -> String {
+pub(super) fn encoded(key: &[u8]) -> String {
     let one = |byte: &u8| match byte {
         b'%' | b'?' | b'#' | b'&' | b'+' | b'"' | b'\\' | b'\'' | b'`' => format!("%{byte:02X}"),
         0x21..=0x7e => char::from(*byte).into(),

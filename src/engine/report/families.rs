@@ -33,7 +33,7 @@ pub(super) enum MetricSource {
 }
 
 /// All families, in the order of the page.
-pub(super) static FAMILIES: [Family; 29] = [
+pub(super) static FAMILIES: [Family; 31] = [
     gauge(
         "ratelimit_build_info",
         "Versions of the module and of nginx. The value is always 1.",
@@ -112,6 +112,24 @@ pub(super) static FAMILIES: [Family; 29] = [
         Namespace(|samples, namespace| {
             let values = ["limit", "cost", "charge", "key"];
             samples.write_by("what", values, namespace.stats.invalid);
+        }),
+    ),
+    gauge(
+        "ratelimit_bans",
+        "Banned keys.",
+        Namespace(|samples, namespace| {
+            if let Some(bans) = namespace.bans {
+                samples.write(bans);
+            }
+        }),
+    ),
+    counter(
+        "ratelimit_banned_requests_total",
+        "Requests rejected by a ban.",
+        Namespace(|samples, namespace| {
+            if namespace.bans.is_some() {
+                samples.write(namespace.stats.banned);
+            }
         }),
     ),
     counter(

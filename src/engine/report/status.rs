@@ -80,6 +80,8 @@ pub struct NamespaceStatus<'c> {
     pub nodes: Option<u64>,
     /// The estimated number of its keys with unsent hits, if it is synced.
     pub pending: Option<u64>,
+    /// The number of its banned keys, if a rule bans keys.
+    pub bans: Option<u64>,
 }
 
 /// The state of a store.
@@ -182,6 +184,7 @@ pub(crate) mod testing {
                 rejected_unnamed: if store.is_none() { 7 } else { 0 },
                 excess: 2_500,
                 delayed: if store.is_none() { 5 } else { 0 },
+                banned: if store.is_none() { 4 } else { 0 },
                 waits: [1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0],
                 wait_sum: 12_500,
                 hits: 4_250,
@@ -193,6 +196,7 @@ pub(crate) mod testing {
             syncs,
             nodes: syncs.map(|_| 3),
             pending: syncs.map(|_| 5),
+            bans: store.is_none().then_some(6),
         };
         let syncs = SyncStats {
             succeeded: 3,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::engine::namespace::Namespace;
 use crate::engine::sync::shard_sync::record_decided;
-use crate::policy::algorithm::{LevelKind, Reading, StoredKind};
+use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::key::told_name;
 use crate::policy::limit::Limit;
@@ -128,6 +128,17 @@ impl<'m> BoundLimit<'m> {
     /// Returns the limit with costs that are estimates, or not.
     pub fn estimated(self, is_estimated: bool) -> Self {
         BoundLimit { is_estimated, ..self }
+    }
+
+    /// Returns the limit of bans. Their counters have the bytes of their keys even in a local
+    /// namespace, so that they can be listed.
+    pub(super) fn of_bans(self) -> Self {
+        BoundLimit { counter: self.counter.synced(true), ..self }
+    }
+
+    /// Returns whether the limit refuses banned keys.
+    pub fn is_of_bans(&self) -> bool {
+        self.limit.algorithm == Algorithm::Ban
     }
 
     /// Returns whether costs are estimates.
@@ -317,6 +328,11 @@ impl<'m> BoundLimit<'m> {
     /// Counts a value that was invalid at run time.
     pub fn count_invalid(&self, what: Invalid) {
         self.table.count_invalid(&self.counter, what);
+    }
+
+    /// Counts a request that a ban rejected.
+    pub fn count_banned(&self) {
+        self.table.count_banned(&self.counter);
     }
 
     /// Counts a request that this limit delays.

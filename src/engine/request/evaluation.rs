@@ -285,6 +285,26 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         self.push(bound, most, key, cost, counted);
     }
 
+    /// Refuses a request if its key is banned: as this node knows, or by a store's `answer`. Returns
+    /// whether it did.
+    pub fn check_ban(
+        &mut self,
+        bound: &'c BoundLimit<'m>,
+        hits: Hits,
+        key: &'c Key<'c>,
+        answer: Option<Reading>,
+        clock: &impl Clock,
+    ) -> bool {
+        let Limit { size, algorithm, .. } = bound.limit;
+        let known = bound.verdict(hits, *key, Hits::ZERO, clock).reading;
+        let mut readings = [Some(known), answer].into_iter().flatten();
+        let ban = readings.find(|it| !algorithm.admits(size, it, hits, Hits::ZERO));
+        if let Some(reading) = ban {
+            self.note(bound, hits, key, Hits::ZERO, reading, false);
+        }
+        ban.is_some()
+    }
+
     /// Asks a limit with this node's counters, and charges nothing.
     pub fn ask(
         &mut self,
@@ -297,6 +317,13 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         let Verdict { hits, reading, admitted, .. } =
             bound.verdict_in(bound.at(hits), *key, cost, clock);
         self.note(bound, hits, key, cost, reading, admitted);
+    }
+
+    /// Returns whether a ban has refused, which charges nothing even if rejected hits count.
+    pub fn is_banned(&mut self) -> bool {
+        let charges = self.charges.as_mut_slice().iter();
+        let mut refused = charges.filter(|charge| !charge.counted.admitted);
+        refused.any(|charge| charge.bound.is_of_bans())
     }
 
     /// Returns whether a limit has refused.
@@ -430,7 +457,11 @@ impl BoundLimit<'_> {
 
 /// Counts the keys that limits refused, each once per namespace.
 fn count_rejected_keys(charges: &[Charge<'_, '_>], clock: &impl Clock) {
-    let refused = || charges.iter().filter(|charge| !charge.counted.admitted);
+    // A banned key was counted until its ban began.
+    let refused = || {
+        let refused = charges.iter().filter(|charge| !charge.counted.admitted);
+        refused.filter(|charge| !charge.bound.is_of_bans())
+    };
     for (index, Charge { bound, key, .. }) in refused().enumerate() {
         let mut earlier = refused().take(index);
         if !earlier.any(|it| it.key == *key && it.bound.has_namespace_of(bound)) {

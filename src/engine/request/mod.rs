@@ -5,9 +5,11 @@
 //! - [`pending`]: requests that datastores decide, one question after another; [`synchronous`]: the
 //!   questions, and the conclusion from the answers; [`rejection_cache`]: counters that were over a
 //!   limit a moment ago
+//! - [`ban`]: keys that are rejected for a time after rejections
 //! - [`deferred`]: hits that are known only with the response
 //! - [`spending`], [`reserve_book`]: requests that are decided from the node's reserve
 
+pub(super) mod ban;
 pub(super) mod bound_limit;
 pub(super) mod charge;
 pub(super) mod deferred;

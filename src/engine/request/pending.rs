@@ -48,8 +48,14 @@ impl PendingDecision {
     ///
     /// With `counts_rejected`, all stores are asked, since each charges the request even if it is
     /// rejected.
+    ///
+    /// No store is asked about a key that this node knows to be banned.
     pub fn new(checks: &[LimitCheck<'_, '_>], counts_rejected: bool) -> PendingDecision {
-        let questions = questions(checks, counts_rejected);
+        let mut bans = checks.iter().filter(|check| check.bound.is_of_bans());
+        let questions = match bans.any(|ban| ban.store.is_none() && ban.trial.is_none()) {
+            true => Few::new(),
+            false => questions(checks, counts_rejected),
+        };
         PendingDecision {
             counts_rejected,
             ending: questions.is_empty().then_some(Ending::Decided),
@@ -99,10 +105,15 @@ impl PendingDecision {
         checks: &[LimitCheck<'_, '_>],
         clock: &impl Clock,
     ) -> bool {
-        let Some(question) = self.questions.get(self.next).filter(|_| self.ending.is_none()) else {
+        let Some(question) = self.questions.get_mut(self.next).filter(|_| self.ending.is_none())
+        else {
             return true;
         };
         let is_admitted = question.note(answer, checks, &mut self.answered, clock);
+        if !is_admitted && question.ignore_ended_bans(answer, checks) {
+            // Asked again.
+            return true;
+        }
         // A store that rejects the request has not charged it.
         if is_admitted || self.counts_rejected {
             self.next = self.next.saturating_add(1);
@@ -173,6 +184,12 @@ pub fn fall_back<'c, 'm: 'c, L: Charges<'c, 'm>>(
 ) {
     for LimitCheck { bound, hits, key, cost, store, trial } in checks {
         evaluation.enter(*trial);
+        if bound.is_of_bans() {
+            if evaluation.check_ban(bound, *hits, key, None, clock) && trial.is_none() {
+                break;
+            }
+            continue;
+        }
         let is_counted_here = store.is_none() || on_error == OnError::Local;
         if is_counted_here && on_error != OnError::Deny {
             evaluation.charge(bound, *hits, key, *cost, clock);

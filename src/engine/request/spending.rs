@@ -56,7 +56,8 @@ pub fn spend<'m>(
 ) -> Option<Spending<'m>> {
     let mut spending = Spending { answered: Few::with_capacity(checks.len()), spent: Few::new() };
     for (index, check) in checks.iter().enumerate() {
-        let Some(decider) = check.decider() else {
+        let decider = check.decider().filter(|_| !check.bound.is_of_bans());
+        let Some(decider) = decider else {
             spending.answered.push(None);
             continue;
         };

@@ -12,7 +12,7 @@ use smallvec::smallvec;
 use super::bound_limit::BoundLimit;
 use super::charge::{Charge, Charges};
 use super::evaluation::Evaluation;
-use crate::policy::algorithm::{Reading, StoredKind};
+use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::Clock;
 use crate::store::contract::decision::{
@@ -180,11 +180,20 @@ fn question(
                 counters.push(deciders.counter(bound, kind, *key, charged));
             }
         }
-        limits.push(AskedLimit {
-            counter,
-            algorithm: bound.limit.algorithm,
-            hits: bound.limit.most(hits),
-            cost,
+        limits.push(match bound.is_of_bans() {
+            // Refuses with any ban in the two windows. The node reads whether it has ended.
+            true => AskedLimit {
+                counter,
+                algorithm: Algorithm::Sliding,
+                hits: if counts_rejected { Hits::MAX } else { Hits::from_thousandths(1) },
+                cost,
+            },
+            false => AskedLimit {
+                counter,
+                algorithm: bound.limit.algorithm,
+                hits: bound.limit.most(hits),
+                cost,
+            },
         });
         indices.push(index);
     }
@@ -217,6 +226,31 @@ impl StoreQuestion {
     /// Returns the question that charges the same hits without limits.
     pub fn charge(self) -> Question {
         Question { limits: Few::new(), ..self.question }
+    }
+
+    /// Makes the store admit a key that it refused only because of bans that have ended. Returns
+    /// whether it did so.
+    pub(super) fn ignore_ended_bans(
+        &mut self,
+        answer: &Answer,
+        checks: &[LimitCheck<'_, '_>],
+    ) -> bool {
+        let limits = self.question.limits.iter_mut().zip(&self.checks).zip(&answer.admitted);
+        let mut ended = Few::new();
+        for ((asked, index), _) in limits.filter(|(_, admitted)| !**admitted) {
+            let Some(check) = checks.get(*index).filter(|it| it.bound.is_of_bans()) else {
+                return false;
+            };
+            let limit = &check.bound.limit;
+            let reading = answer.readings.get(asked.counter).copied().unwrap_or_default();
+            if !limit.algorithm.admits(limit.size, &reading, check.hits, Hits::ZERO) {
+                return false;
+            }
+            ended.push(asked);
+        }
+        let has_ended = !ended.is_empty();
+        ended.into_iter().for_each(|asked: &mut AskedLimit| asked.hits = Hits::MAX);
+        has_ended
     }
 
     /// Records the answer for each check, and in the node's table. Returns whether all limits admit
@@ -271,10 +305,23 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     answered: &[Option<Answered>],
     clock: &impl Clock,
 ) {
+    // The rule that is tried alone, and has banned the key.
+    let mut banned = None;
     for (check, answered) in checks.iter().zip(answered) {
         let LimitCheck { bound, hits, key, cost, store, trial } = *check;
         evaluation.enter(trial);
         match (store, answered) {
+            _ if bound.is_of_bans() => {
+                let answer = answered.map(|it| it.reading);
+                // A ban stands for the limits that follow it.
+                if evaluation.check_ban(bound, hits, key, answer, clock) {
+                    match trial {
+                        None => break,
+                        Some(_) => banned = trial,
+                    }
+                }
+            }
+            _ if trial.is_some() && trial == banned => {}
             (None, _) => evaluation.charge(bound, hits, key, cost, clock),
             (Some(_), Some(Answered { admitted, reading, .. })) => {
                 let most = bound.limit.most(hits);

@@ -53,6 +53,7 @@ fn rate(algorithm: Algorithm, events: &Events, now: u64) -> i64 {
         }
         Algorithm::Moving => sum(now - SIZE, now + 1),
         Algorithm::Concurrency => unreachable!("its counters are no hits"),
+        Algorithm::Ban => unreachable!("bans count no hits"),
         Algorithm::Elastic => {
             let (mut level, mut last) = (0, 0);
             for (at, hits) in events.iter().filter(|(at, _)| *at <= now) {

@@ -1,5 +1,6 @@
 //! Tests of the engine.
 
+mod bans;
 mod crash;
 mod estimates;
 mod evaluation;

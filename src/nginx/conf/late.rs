@@ -132,7 +132,7 @@ impl MainConf {
             synced: SyncedNamespace {
                 name: conf.name.clone(),
                 namespace,
-                sizes: conf.window_sizes.clone(),
+                sizes: conf.synced_windows(),
                 period,
                 lease_lifetime: store.lease_lifetime(),
                 store: watched,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::served::{ServedNamespaces, Synchronous};
 use super::text::{Amount, Text};
 use crate::conf::level::rules::{self, RuleLimit, Rules};
-use crate::engine::BoundLimit;
+use crate::engine::{Ban, BoundLimit};
 use crate::table::Outcome;
 
 /// The cost of a request.
@@ -37,6 +37,10 @@ pub(crate) struct Active {
     told_count: usize,
     /// Whether a rule limits how many requests are under way.
     pub(crate) has_holds: bool,
+    /// Most charges of a request: one for each limit, and one for each rule that bans keys.
+    pub(crate) charge_count: usize,
+    /// Most keys that a request needs: one for each rule, and one for each that bans keys.
+    pub(crate) key_count: usize,
     /// Value of `RateLimit-Policy` if all limits apply; empty if one of them is variable.
     policy: &'static [u8],
     /// Whether a rule charges hits that depend on the response.
@@ -49,8 +53,10 @@ pub(crate) struct Active {
     pub(crate) has_trials: bool,
     /// Whether a rule charges an estimate with the decision.
     pub(crate) has_estimates: bool,
+    /// Whether a rule bans keys.
+    pub(crate) has_bans: bool,
     /// Whether requests are plain: none has to wait for a store or because of a rate, no rule is
-    /// tried alone, and no cost is an estimate.
+    /// tried alone or bans keys, and no cost is an estimate.
     pub(crate) is_plain: bool,
 }
 
@@ -60,6 +66,8 @@ pub(crate) struct ActiveRule {
     pub(crate) key: RuleKey,
     pub(crate) cost: &'static Cost,
     pub(crate) limits: Box<[ActiveLimit]>,
+    /// The bans of rejected keys.
+    pub(crate) ban: Option<Box<Ban<'static>>>,
     /// The deciders; `None` if this node decides.
     pub(crate) synchronous: Option<Synchronous>,
     /// The rule's number, if it is tried alone: it refuses no request.
@@ -149,6 +157,10 @@ impl RuleSet {
                 }
                 limits.push(ActiveLimit { bound, hits });
             }
+            let ban = rule.ban.and_then(|ban| {
+                let limits = rule.limits.iter().map(|limit| &limit.limit);
+                Ban::new(ban, limits, namespace).map(Box::new)
+            });
             let table = &raw const *namespace.table();
             let is_rare = rule.key.counter().is_some() || rule.key.unless().is_some();
             let key = match (is_rare, rule.key.text()) {
@@ -162,6 +174,7 @@ impl RuleSet {
                 key,
                 cost: &rule.cost,
                 limits: limits.into(),
+                ban,
                 synchronous: served.synchronous,
                 trial: (has_trials && rule.dry_run.unwrap_or(self.is_dry_run)).then_some(number),
                 place: &rule.place,
@@ -175,11 +188,15 @@ impl RuleSet {
         let (told_count, limit_count) =
             (limits.clone().filter(is_told).count(), limits.clone().count());
         let has_delay = limits.any(|limit| limit.bound.limit.burst.delay.is_some());
+        let bans = rules.iter().filter(|rule| rule.ban.is_some()).count();
+        let has_bans = bans > 0;
         let has_estimates = rules.iter().any(|rule| rule.cost.is_estimated());
         Active {
             limit_count,
             told_count,
             has_holds: told_count < limit_count,
+            key_count: rules.len().saturating_add(bans),
+            charge_count: limit_count.saturating_add(bans),
             policy: self.rules.policy(),
             is_synchronous,
             is_reserving: is_synchronous
@@ -188,7 +205,8 @@ impl RuleSet {
                 && are_apart(&rules),
             has_trials,
             has_estimates,
-            is_plain: !(is_synchronous || has_delay || has_trials || has_estimates),
+            has_bans,
+            is_plain: !(is_synchronous || has_delay || has_trials || has_estimates || has_bans),
             has_deferred: rules.iter().any(|rule| rule.cost.is_deferred()),
             rules: rules.into(),
         }
@@ -222,9 +240,10 @@ impl ActiveRule {
         self.limits.iter().all(|limit| limit.bound.is_reserving())
     }
 
-    /// Returns whether `bound` is one of the rule's limits.
+    /// Returns whether `bound` is one of the rule's limits, or that of its bans.
     pub(crate) fn has(&self, bound: &BoundLimit<'static>) -> bool {
-        let mut limits = self.limits.iter();
-        limits.any(|limit| ptr::eq(&limit.bound, bound))
+        let limits = self.limits.iter().map(|limit| &limit.bound);
+        let mut bounds = limits.chain(self.ban.as_ref().map(|ban| &ban.bound));
+        bounds.any(|it| ptr::eq(it, bound))
     }
 }

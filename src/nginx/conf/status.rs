@@ -15,6 +15,7 @@ use crate::conf::configuration::{NamespaceConf, StoreConf};
 use crate::conf::listed::ListedRule;
 use crate::engine::Namespace;
 use crate::engine::api::Counting;
+use crate::engine::report::bans::BanSearch;
 use crate::engine::report::status::{
     Build, NamespaceStatus, PolicyStatus, Status, StoreStatus, ZoneStatus,
 };
@@ -31,6 +32,11 @@ pub(crate) struct Look {
     /// Table of the last zone, and the first namespace whose keys are not yet counted.
     uncounted: Option<(&'static CounterTable<'static>, usize)>,
     namespaces: Enumerate<slice::Iter<'static, NamespaceConf>>,
+    /// The namespaces whose banned keys are not yet counted, and the search in the first of them.
+    banning: Vec<&'static NamespaceConf>,
+    bans: Option<(BanSearch<'static>, u64)>,
+    /// The banned keys by namespace.
+    banned: HashMap<&'static str, u64>,
     /// Pending counters by zone; `None` if they are not wanted.
     pending: Option<HashMap<&'static str, Pending>>,
     /// Indexes of stores in the status, by name.
@@ -65,6 +71,20 @@ impl Look {
                     pending.insert(&zone.name, of_zone);
                 }
             }
+        } else if let Some((search, count)) = &mut self.bans {
+            match search.step(&NgxClock) {
+                Some(found) => *count = count.saturating_add(found.len() as u64),
+                None => {
+                    let name = self.banning.pop().map(|namespace| &*namespace.name);
+                    self.banned.extend(name.map(|name| (name, *count)));
+                    self.bans = None;
+                }
+            }
+        } else if let Some(conf) = self.banning.last() {
+            match self.main.ban_search(conf.name.as_bytes()) {
+                Some(search) => self.bans = Some((search, 0)),
+                None => drop(self.banning.pop()),
+            }
         } else if self.namespaces.len() > 0 {
             for (number, conf) in self.namespaces.by_ref().take(Self::NAMESPACES) {
                 let zone = self.main.zone(conf.zone).map(|zone| &*zone.name);
@@ -73,6 +93,8 @@ impl Look {
                 let Some(namespace) = self.main.namespace_status(number, conf, pending) else {
                     continue;
                 };
+                let bans = self.banned.get(namespace.name).copied();
+                let namespace = NamespaceStatus { bans, ..namespace };
                 let store = namespace.store.and_then(|store| self.stores.get(store));
                 let store = store.and_then(|&index| self.status.stores.get_mut(index));
                 if let (Some(store), Some(syncs)) = (store, &namespace.syncs) {
@@ -93,8 +115,9 @@ impl Look {
 }
 
 impl MainConf {
-    /// Starts to collect this node's status, with the pending counters if `does_pending_matter`.
-    pub(crate) fn look(&'static self, does_pending_matter: bool) -> Look {
+    /// Starts to collect this node's status, with pending counters and bans, which take longer, if
+    /// it `is_detailed`.
+    pub(crate) fn look(&'static self, is_detailed: bool) -> Look {
         let configuration = self.configuration();
         let stores = configuration.stores.iter().enumerate();
         let status = Status {
@@ -109,13 +132,18 @@ impl MainConf {
             }),
             loaded_at: self.loaded_at(),
         };
+        let banning = configuration.namespaces.iter().filter(|it| !it.ban_sizes.is_empty());
+        let banning = banning.filter(|_| is_detailed);
         Look {
             main: self,
             status,
             zones: self.zones().iter(),
             uncounted: None,
             namespaces: configuration.namespaces.iter().enumerate(),
-            pending: does_pending_matter.then(HashMap::new),
+            banning: banning.collect(),
+            bans: None,
+            banned: HashMap::new(),
+            pending: is_detailed.then(HashMap::new),
             stores: stores.map(|(index, store)| (&*store.name, index)).collect(),
         }
     }
@@ -169,6 +197,12 @@ impl MainConf {
         Some(rules.iter().filter(move |rule| rule.namespace == number))
     }
 
+    /// Returns a search for the banned keys of the namespace with this name. `None` if there is none.
+    fn ban_search(&self, name: &[u8]) -> Option<BanSearch<'_>> {
+        let (number, _) = self.named(name)?;
+        Some(BanSearch::new(self.namespace(number)?, self.rules_of(name)?))
+    }
+
     /// Returns the name of a synced namespace, and its store's timeout for one exchange. `None` if
     /// there is no such namespace, or it is local.
     pub(crate) fn synced_of(&self, name: &[u8]) -> Option<(&str, Duration)> {
@@ -217,8 +251,10 @@ impl MainConf {
             syncs: state.map(|state| state.stats()),
             nodes: state.map(|state| state.nodes()),
             pending,
+            bans: None,
         })
     }
+
     fn store_status<'c>(&'c self, number: usize, store: &'c StoreConf) -> StoreStatus<'c> {
         StoreStatus {
             name: &store.name,

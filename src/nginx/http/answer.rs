@@ -12,9 +12,10 @@ use super::error_page;
 use super::respond::{self, put};
 use crate::engine::Charge;
 use crate::engine::api::escaped;
-use crate::nginx::conf::{BodyPart, EvaluationError, RejectionBody, Text};
-use crate::nginx::log;
+use crate::nginx::conf::{Active, BodyPart, EvaluationError, RejectionBody, Text};
+use crate::nginx::event_loop::NgxClock;
 use crate::nginx::request::Request;
+use crate::nginx::{log, sync};
 use crate::policy::hits::Hits;
 use crate::policy::key::Shown;
 use crate::policy::limit::Verdict;
@@ -41,7 +42,36 @@ pub(super) fn answer(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t 
         return DECLINED;
     }
     log_rejection(request, context);
+    record_rejection(request, context);
     reject(request, context)
+}
+
+/// Records the rejections by rules that ban keys.
+fn record_rejection(request: &Request<'_>, context: &Context<'_>) {
+    let Active { rules, has_bans, .. } = context.rules.active();
+    for rule in rules.iter().filter(|_| *has_bans) {
+        let Some(ban) = &rule.ban else { continue };
+        let mut refused = context.charges.iter().filter(|charge| {
+            let bound = charge.bound();
+            rule.has(bound) && !bound.is_of_bans() && !charge.verdict().admitted
+        });
+        let Some(charge) = refused.next() else { continue };
+        if ban.record(charge.key().bytes(), &NgxClock) {
+            let bound = &ban.bound;
+            let message = format_args!(
+                "ratelimit: banned for {} by \"{}\", namespace \"{}\", key \"{}\", rule {}",
+                bound.limit.size,
+                bound.limit.name,
+                bound.namespace(),
+                Shown(context.key_of(charge)),
+                rule.place,
+            );
+            log::error(context.settings().log_level as log::NgxLogLevel, request.log(), message);
+            context.wait_for_ban(bound.limit.size.millis());
+            // Other nodes know of it with the next sync; without a store there is none.
+            sync::sync_now(bound.namespace());
+        }
+    }
 }
 
 /// Rejects a request that exceeded a limit. Returns `NGX_DECLINED` if the response is to admit it,
@@ -126,6 +156,9 @@ fn log_rejection(request: &Request<'_>, context: &Context<'_>) {
     if context.is_rejected() {
         charge.bound().count_rejection();
     }
+    if charge.bound().is_of_bans() {
+        charge.bound().count_banned();
+    }
     let verdict = charge.verdict();
     // Shows the rate that was compared with the limit. A charged rejection is in the rate already.
     let rate = match context.settings().count_rejected {
@@ -167,14 +200,14 @@ impl fmt::Display for ShownLimit<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ShownLimit { context, charge, rate } = *self;
         let Verdict { limit, hits, cost, .. } = charge.verdict();
-        write!(
-            f,
-            "\"{}\", namespace \"{}\", key \"{}\", limit {hits}, rate {rate}, cost {cost}, rule {}",
-            limit.name,
-            charge.bound().namespace(),
-            Shown(context.key_of(charge)),
-            context.place_of(charge).unwrap_or_default(),
-        )
+        let (name, namespace) = (&limit.name, charge.bound().namespace());
+        let key = Shown(context.key_of(charge));
+        write!(f, "\"{name}\", namespace \"{namespace}\", key \"{key}\", ")?;
+        match charge.bound().is_of_bans() {
+            true => write!(f, "banned, limit {hits}, ")?,
+            false => write!(f, "limit {hits}, rate {rate}, cost {cost}, ")?,
+        }
+        write!(f, "rule {}", context.place_of(charge).unwrap_or_default())
     }
 }
 

@@ -29,8 +29,9 @@ pub(crate) struct Context<'r> {
     pub(super) charges: &'r [Charge<'r, 'static>],
     pub(super) outcome: Outcome,
     pub(super) response: Response,
-    /// Milliseconds that are added to the waiting time of a rejected client.
-    pub(super) jitter: u64,
+    /// Milliseconds that are added to the waiting time of a rejected client: a random jitter, and
+    /// the time by which a ban that begins is longer.
+    pub(super) added_wait: Cell<u64>,
     /// The keys that are counted under another name.
     pub(super) renamed: Option<&'r Renamed<'r>>,
     /// The request that was rejected last: the request that the decision is about (a main request
@@ -83,15 +84,7 @@ impl<'r> Context<'r> {
 
     /// Returns the key of a limit as the client sent it.
     pub(super) fn key_of(&self, charge: &Charge<'r, 'static>) -> &'r [u8] {
-        let name = charge.key().bytes();
-        let mut next = self.renamed;
-        while let Some(renamed) = next {
-            if ptr::eq(renamed.name, name) {
-                return renamed.key;
-            }
-            next = renamed.next;
-        }
-        name
+        original(charge.key().bytes(), self.renamed)
     }
 
     /// Returns the rule that a limit belongs to.
@@ -142,7 +135,15 @@ impl<'r> Context<'r> {
     pub(super) fn retry_after(&self) -> Option<u64> {
         let rejecting = self.charges.iter().filter(|charge| !self.is_tried(charge));
         let wait = retry_after(rejecting.map(Charge::verdict))?;
-        Some(wait.saturating_add(self.jitter))
+        Some(wait.saturating_add(self.added_wait.get()))
+    }
+
+    /// Makes the client wait for at least so many milliseconds, since its key is banned from now
+    /// on.
+    pub(super) fn wait_for_ban(&self, millis: u64) {
+        let (wait, added) = (self.retry_after().unwrap_or(0), self.added_wait.get());
+        let longer = millis.saturating_sub(wait.saturating_sub(added));
+        self.added_wait.set(added.saturating_add(longer));
     }
 }
 
@@ -234,7 +235,7 @@ impl<'r> Room<'r> {
             assert!(align_of::<Context<'_>>() == align_of::<Key<'_>>());
             assert!(align_of::<Context<'_>>() <= nginx_sys::NGX_ALIGNMENT);
         };
-        let (keys, charges) = (rules.rules.len(), rules.limit_count);
+        let (keys, charges) = (rules.key_count, rules.charge_count);
         // Cannot overflow: the rules and limits are in memory themselves.
         let size = size_of::<Key<'_>>().wrapping_mul(keys);
         let size = size.wrapping_add(size_of::<Charge<'_, '_>>().wrapping_mul(charges));
@@ -275,6 +276,17 @@ impl<'r> Room<'r> {
     }
 }
 
+/// Returns the key that is counted under `name`.
+fn original<'r>(name: &'r [u8], mut next: Option<&'r Renamed<'r>>) -> &'r [u8] {
+    while let Some(renamed) = next {
+        if ptr::eq(renamed.name, name) {
+            return renamed.key;
+        }
+        next = renamed.next;
+    }
+    name
+}
+
 impl<'r> Keys<'r> {
     /// Copies the name that `key` is counted under to the request's pool. `None` without memory.
     pub(super) fn rename(
@@ -289,13 +301,23 @@ impl<'r> Keys<'r> {
         Some(name)
     }
 
+    /// Copies a further name of the key that is counted under `counted`.
+    pub(super) fn name_again(
+        &mut self,
+        counted: &'r [u8],
+        name: &[u8],
+        request: &Request<'r>,
+    ) -> Option<&'r [u8]> {
+        self.rename(original(counted, self.renamed), name, request)
+    }
+
     /// Returns the list of keys that are counted under another name.
     #[inline]
     pub(super) fn renamed(&self) -> Option<&'r Renamed<'r>> {
         self.renamed
     }
 
-    /// Stores a key in the request's memory. `None` if there are more keys than rules.
+    /// Stores a key in the request's memory. `None` if there are more keys than rules can need.
     #[inline]
     pub(super) fn keep(&mut self, key: Key<'r>) -> Option<&'r Key<'r>> {
         Some(self.free.next()?.write(key))

@@ -11,6 +11,7 @@ use crate::nginx::conf::{
     Active, ActiveLimit, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf,
     OwnKey, RuleKey, Text,
 };
+use crate::nginx::event_loop::NgxClock;
 use crate::nginx::log;
 use crate::nginx::request::Request;
 use crate::policy::hits::Hits;
@@ -19,7 +20,9 @@ use crate::policy::limit::Limit;
 use crate::policy::printable::Quoted;
 use crate::table::{Invalid, Key};
 
-/// Calls `check` with each limit that applies to a request, in the order of the rules.
+/// Calls `check` with each limit that applies to a request, in the order of the rules. If a key is
+/// banned, `check` gets the limit of the ban in place of the rule's, and no further rule, unless the
+/// rule is tried alone. `HAS_BANS` says whether a rule may ban keys.
 ///
 /// # Errors
 ///
@@ -27,7 +30,7 @@ use crate::table::{Invalid, Key};
 ///
 /// Always inlined, with its callees: for most requests they are a few instructions.
 #[inline(always)]
-pub(super) fn each_limit<'r>(
+pub(super) fn each_limit<'r, const HAS_BANS: bool>(
     request: &Request<'r>,
     conf: &LocationConf,
     active: &'static Active,
@@ -38,6 +41,15 @@ pub(super) fn each_limit<'r>(
     for rule in &active.rules {
         next_key(&mut key, rule, conf, request, keys)?;
         let Some(key) = key else { continue };
+        if HAS_BANS && let Some(ban) = ban_of(rule, key, request, keys)? {
+            check(ban);
+            match (ban.store, rule.trial) {
+                // The store is asked: it may know of a ban, or of its end.
+                (Some(_), _) => {}
+                (None, Some(_)) => continue,
+                (None, None) => return Ok(()),
+            }
+        }
         let cost = cost_of(rule, request)?;
         for limit in &rule.limits {
             if let Some(hits) = hits_of(limit, request)? {
@@ -53,6 +65,33 @@ pub(super) fn each_limit<'r>(
         }
     }
     Ok(())
+}
+
+/// Returns the check that refuses a key which the rule has banned, or that asks the store whether it
+/// has; `None` for other keys.
+fn ban_of<'r>(
+    rule: &'static ActiveRule,
+    counted: &'r Key<'r>,
+    request: &Request<'r>,
+    keys: &mut Keys<'r>,
+) -> Result<Option<LimitCheck<'r, 'static>>, EvaluationError> {
+    let Some(ban) = &rule.ban else {
+        return Ok(None);
+    };
+    let (bound, trial) = (&ban.bound, rule.trial);
+    let name = ban.name(counted.bytes());
+    let store = rule.synchronous.map(|it| it.store);
+    if store.is_none() && ban.left(bound.table().key(&name), &NgxClock).is_none() {
+        return Ok(None);
+    }
+    let name = keys.name_again(counted.bytes(), &name, request).ok_or(EvaluationError)?;
+    let key = keys.keep(bound.table().key(name)).ok_or(EvaluationError)?;
+    // The limit that the ban is named after.
+    let mut limits = rule.limits.iter();
+    let named = limits.find(|limit| limit.bound.limit.name == bound.limit.name);
+    let hits = named.map(|limit| hits_of(limit, request)).transpose()?.flatten();
+    let hits = hits.unwrap_or_default();
+    Ok(Some(LimitCheck { bound, hits, key, cost: Hits::ZERO, store, trial }))
 }
 
 /// Sets `key` to the key of the next rule; to `None` if the rule does not account this key.

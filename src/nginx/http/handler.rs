@@ -14,7 +14,7 @@ use ngx::http::HttpModuleLocationConf as _;
 use super::answer::{answer, reject};
 use super::context::{self, Context, ContextSlot, Response, Room};
 use super::{deferred, delayed, evaluate, synchronous};
-use crate::engine::{Charge, Evaluation};
+use crate::engine::{Charge, Evaluation, LimitCheck};
 use crate::nginx::conf::{Active, Conf, EvaluationError, LocationConf, MainConf, Phase, RuleSet};
 use crate::nginx::event_loop::{NgxClock, guard, measured, random_up_to, sample};
 use crate::nginx::module::Module;
@@ -128,8 +128,8 @@ fn decide_otherwise<'r>(
     if rules.active().is_synchronous {
         return synchronous::decide(request, slot, conf, rules);
     }
-    let Active { has_trials, has_estimates, .. } = rules.active();
-    let context = match *has_trials || *has_estimates {
+    let Active { has_trials, has_estimates, has_bans, .. } = rules.active();
+    let context = match *has_trials || *has_estimates || *has_bans {
         true => decide_here::<true>(request, slot, conf, rules)?,
         false => decide_here::<false>(request, slot, conf, rules)?,
     };
@@ -137,7 +137,7 @@ fn decide_otherwise<'r>(
 }
 
 /// Decides on a request with the counters of this node. `IS_RARE` says whether a rule may be tried
-/// alone, or a cost be an estimate.
+/// alone or ban keys, or a cost be an estimate.
 ///
 /// # Errors
 ///
@@ -152,9 +152,14 @@ fn decide_here<'r, const IS_RARE: bool>(
     let (active, settings) = (rules.active(), &conf.settings);
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut evaluation = Evaluation::new(room, settings.count_rejected);
-    let evaluated = evaluate::each_limit(request, conf, active, &mut keys, |check| {
+    let evaluated = evaluate::each_limit::<IS_RARE>(request, conf, active, &mut keys, |check| {
         if IS_RARE {
             evaluation.enter(check.trial);
+            if check.bound.is_of_bans() {
+                let LimitCheck { bound, hits, key, .. } = check;
+                evaluation.check_ban(bound, hits, key, None, &NgxClock);
+                return;
+            }
         }
         evaluation.charge(check.bound, check.hits, check.key, check.cost, &NgxClock);
     });
@@ -175,11 +180,11 @@ fn decide_here<'r, const IS_RARE: bool>(
             Outcome::Rejected => Response::Reject,
             _ => Response::Admit,
         },
-        jitter: if outcome == Outcome::Rejected {
+        added_wait: Cell::new(if outcome == Outcome::Rejected {
             random_up_to(settings.retry_after_jitter)
         } else {
             0
-        },
+        }),
         renamed: keys.renamed(),
         last_decided: Cell::new(request.identity()),
     }))

@@ -70,7 +70,7 @@ fn add<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
     }
     if context.response == Response::Unavailable {
         // Whether the store is back is known only now.
-        retry_after::add(Some(context.jitter), request)?;
+        retry_after::add(Some(context.added_wait.get()), request)?;
     }
     Some(())
 }

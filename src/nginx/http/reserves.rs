@@ -76,10 +76,10 @@ pub(super) fn decide<'r>(
         charges,
         outcome,
         response,
-        jitter: match response {
+        added_wait: Cell::new(match response {
             Response::Admit => 0,
             _ => random_up_to(settings.retry_after_jitter),
-        },
+        }),
         renamed,
         last_decided: Cell::new(request.identity()),
     }))

@@ -74,7 +74,7 @@ fn evaluate<'r>(
     let active = rules.active();
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut checks = Few::with_capacity(active.limit_count);
-    evaluate::each_limit(request, conf, active, &mut keys, |check| checks.push(check))?;
+    evaluate::each_limit::<true>(request, conf, active, &mut keys, |check| checks.push(check))?;
     Ok(RequestChecks { room, checks, renamed: keys.renamed() })
 }
 

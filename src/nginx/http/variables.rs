@@ -66,8 +66,8 @@ static VARIABLES: [OwnVariable; 12] = [
     OwnVariable(ngx_string!("ratelimit_retry_after"), |request| {
         let wait = tightest(request)?.verdict().retry_after();
         let wait = wait.ok_or(NoValue::Empty)?;
-        let jitter = decision(request)?.jitter;
-        seconds(request, wait.saturating_add(jitter))
+        let added = decision(request)?.added_wait.get();
+        seconds(request, wait.saturating_add(added))
     }),
     OwnVariable(ngx_string!("ratelimit_policy"), |request| {
         let limit = tightest(request)?.verdict().limit;

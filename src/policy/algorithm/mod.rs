@@ -3,6 +3,7 @@
 //! Each algorithm is a variant of [`Algorithm`], and a type that implements [`Method`](method::Method) in a file of its
 //! own. All other code only passes an [`Algorithm`] on.
 
+mod ban;
 mod bucket;
 mod concurrency;
 mod elastic;
@@ -17,6 +18,8 @@ mod windows;
 
 use core::fmt;
 
+use self::ban::Ban;
+pub use self::ban::BanCounts;
 pub use self::bucket::BucketLevel;
 use self::bucket::LeakyBucket;
 use self::concurrency::Concurrency;
@@ -52,6 +55,8 @@ pub enum Algorithm {
     Moving,
     /// A request counts from its admission to its end.
     Concurrency,
+    /// The counts tell until when a key is banned. Only nodes read them so; stores only count.
+    Ban,
 }
 
 /// The error for a name of no algorithm. The message lists the names.
@@ -87,6 +92,7 @@ macro_rules! of_method {
             Algorithm::Concurrency => {
                 Concurrency::$function($size, &(*$reading).into() $(, $argument)*)
             }
+            Algorithm::Ban => Ban::$function($size, &(*$reading).into() $(, $argument)*),
         }
     };
 }
@@ -128,7 +134,7 @@ impl Algorithm {
     #[inline]
     pub const fn kind(self) -> StoredKind {
         match self {
-            Algorithm::Sliding | Algorithm::Fixed => StoredKind::Windows,
+            Algorithm::Sliding | Algorithm::Fixed | Algorithm::Ban => StoredKind::Windows,
             Algorithm::Elastic => StoredKind::Level(LevelKind::Elastic),
             Algorithm::Bucket => StoredKind::Level(LevelKind::Bucket(Hits::ZERO)),
             Algorithm::Moving => StoredKind::Log,
@@ -145,6 +151,7 @@ impl Algorithm {
             Algorithm::Bucket => "rate",
             Algorithm::Moving => "moving",
             Algorithm::Concurrency => "concurrent",
+            Algorithm::Ban => "ban",
         }
     }
 
@@ -158,6 +165,7 @@ impl Algorithm {
             Algorithm::Moving => 3,
             // No store and no other process is asked about it.
             Algorithm::Concurrency => 5,
+            Algorithm::Ban => 6,
         }
     }
 
@@ -183,9 +191,11 @@ impl Algorithm {
         match self {
             Algorithm::Moving => MovingCount::MAX_LIMIT,
             Algorithm::Concurrency => concurrency::MAX_LIMIT,
-            Algorithm::Sliding | Algorithm::Fixed | Algorithm::Elastic | Algorithm::Bucket => {
-                Hits::MAX
-            }
+            Algorithm::Sliding
+            | Algorithm::Fixed
+            | Algorithm::Elastic
+            | Algorithm::Bucket
+            | Algorithm::Ban => Hits::MAX,
         }
     }
 

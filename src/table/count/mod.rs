@@ -7,6 +7,7 @@
 //! - [`reserve`]: hits that a store has charged ahead
 //! - [`reset`]: sets a counter to zero, in all [`counted_sizes`]
 //! - [`rejections`]: counts rejected keys
+//! - [`named_counters`]: lists the counters with names
 
 pub(super) mod counted_sizes;
 pub(super) mod counting;
@@ -15,6 +16,7 @@ pub(super) mod held_sweep;
 pub(super) mod holding;
 pub(super) mod leveling;
 pub(super) mod log_counting;
+pub(super) mod named_counters;
 pub(super) mod rejections;
 pub(super) mod reserve;
 pub(super) mod reset;

@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use crate::policy::hits::Hits;
+use crate::policy::key::banned_by;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::table::slots::columns::WindowColumns;
 use crate::table::slots::dirty::{bits_of, clear, slot_of};
@@ -340,6 +341,10 @@ impl<'m> CounterTable<'m> {
     ) -> Option<CounterRef> {
         let id = counter.identity(key);
         let occupant = self.find(id).or_else(|| self.insert_gently(counter, id, clock))?;
+        // Bans are listed, whichever node began them.
+        if banned_by(key.bytes).is_some() {
+            self.attach_name(occupant, id, key.bytes, clock);
+        }
         let index = u32::try_from(self.index_of(occupant.slot)).ok()?;
         Some(CounterRef { index, meta: occupant.meta })
     }

@@ -189,6 +189,11 @@ impl<'m> CounterTable<'m> {
         self.count_shared(counter, |line| add(&line.rejected_unnamed, 1));
     }
 
+    /// Counts a request that a ban rejected.
+    pub fn count_banned(&self, counter: &Counter) {
+        self.count_shared(counter, |line| add(&line.banned, 1));
+    }
+
     /// Counts a request that a rate delayed.
     pub fn count_delayed(&self, counter: &Counter) {
         self.count_shared(counter, |line| add(&line.delayed, 1));

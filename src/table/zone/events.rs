@@ -87,6 +87,8 @@ events! {
             rejected_unnamed: u64,
             /// Requests delayed by a rate.
             delayed: u64,
+            /// Requests rejected by a ban.
+            banned: u64,
             /// Thousandths of hits that were admitted above a limit, as the store's totals show.
             excess: u64,
             /// Requests by the time that they waited for a store or were delayed by a rate, in buckets up to each of

@@ -57,6 +57,7 @@ pub(super) fn rule(
         limits: limits.into(),
         phase: Phase::Preaccess,
         is_dry_run: false,
+        ban: None,
     }
 }
 

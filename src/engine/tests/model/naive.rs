@@ -20,7 +20,11 @@ pub(super) fn is_within(
     let weighed = match algorithm {
         Algorithm::Sliding => thousandths(counts.previous) * (size - i128::from(counts.elapsed)),
         Algorithm::Fixed => 0,
-        Algorithm::Elastic | Algorithm::Bucket | Algorithm::Moving | Algorithm::Concurrency => {
+        Algorithm::Elastic
+        | Algorithm::Bucket
+        | Algorithm::Moving
+        | Algorithm::Concurrency
+        | Algorithm::Ban => {
             unreachable!("its counters are no windows")
         }
     };

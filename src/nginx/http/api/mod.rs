@@ -205,6 +205,21 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
             let (namespace, counting) = counting_in(&counters.read.namespace)?;
             api::counters(counters, namespace, &counting, &NgxClock)?
         }
+        ApiCall::Bans(name, limit) => {
+            let (namespace, _) = counting_in(name)?;
+            let rules = main.rules_of(name).ok_or_else(api::no_namespace)?;
+            let steps = api::bans(namespace, *limit, rules, &NgxClock);
+            return Ok(ApiAnswer::Steps(Box::new(steps)));
+        }
+        ApiCall::Lift(name, key) => {
+            let (namespace, _) = counting_in(name)?;
+            let rules = main.rules_of(name).ok_or_else(api::no_namespace)?;
+            let body = api::lift(key, namespace, rules, &NgxClock)?;
+            if let Some((name, _)) = main.synced_of(name) {
+                sync::sync_now(name);
+            }
+            body
+        }
         ApiCall::Top(name, limit) => {
             let (namespace, _) = counting_in(name)?;
             let rules = main.rules_of(name).ok_or_else(api::no_namespace)?;

@@ -175,10 +175,10 @@ impl<'r> Suspension<'r> {
             charges,
             outcome,
             response,
-            jitter: match response {
+            added_wait: Cell::new(match response {
                 Response::Admit => 0,
                 _ => random_up_to(self.conf.settings.retry_after_jitter),
-            },
+            }),
             renamed: self.renamed,
             last_decided: Cell::new(request.identity()),
         }))
@@ -192,7 +192,8 @@ impl<'r> Suspension<'r> {
     /// Decides by the stores' answers.
     fn conclude(&mut self, mut evaluation: Evaluation<Room<'r>>) -> (Outcome, Room<'r>, Response) {
         self.decision.conclude(&mut evaluation, &self.checks, &NgxClock);
-        if evaluation.is_refused() && !self.conf.settings.count_rejected {
+        let is_banned = evaluation.is_refused() && evaluation.is_banned();
+        if evaluation.is_refused() && !self.conf.settings.count_rejected || is_banned {
             self.refund();
         }
         let (outcome, room) = evaluation.finish_rare(self.refusal(), &NgxClock);

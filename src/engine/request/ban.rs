@@ -1,0 +1,104 @@
+//! Bans: the check whether a key is banned, and the rejections with which a ban begins.
+//!
+//! A ban is a count in windows, which are synced like others, and which [`Algorithm::Ban`] reads. The rejections before
+//! it are counted by this node alone, in a moving window.
+
+use super::bound_limit::BoundLimit;
+use crate::conf::rule;
+use crate::engine::namespace::Namespace;
+use crate::policy::algorithm::{Algorithm, BanCounts, MovingCount, StoredKind};
+use crate::policy::hits::Hits;
+use crate::policy::key::ban_name;
+use crate::policy::limit::{Burst, Limit};
+use crate::policy::window::{Clock, WindowSize};
+use crate::table::{Admission, Counter, Key};
+
+/// The bans of a rule.
+#[derive(Debug)]
+pub struct Ban<'m> {
+    /// The limit that refuses a banned key. It is named as the rule's limit with the longest window.
+    pub bound: BoundLimit<'m>,
+    /// The number of the rules that share the bans.
+    rules: u32,
+    /// The rejections with which a ban begins.
+    after: Hits,
+    rejections: Counter,
+}
+
+impl<'m> Ban<'m> {
+    /// Creates the bans of a rule with these limits in `namespace`; `None` without a limit.
+    pub fn new<'a>(
+        ban: rule::Ban,
+        limits: impl IntoIterator<Item = &'a Limit>,
+        namespace: &Namespace<'m>,
+    ) -> Option<Ban<'m>> {
+        let longest = limits.into_iter().max_by_key(|limit| limit.size.longest())?;
+        let span = WindowSize::from_millis(longest.size.longest())?;
+        let rule::Ban { rules, size, after } = ban;
+        let limit = Limit {
+            name: longest.name.clone(),
+            size,
+            algorithm: Algorithm::Ban,
+            burst: Burst::default(),
+        };
+        Some(Ban {
+            bound: BoundLimit::new(limit, namespace, []).of_bans(),
+            rules,
+            after,
+            rejections: namespace.counter_of(StoredKind::Log, span),
+        })
+    }
+
+    /// Returns the name of the ban of the key with this counted name.
+    pub fn name(&self, counted: &[u8]) -> Vec<u8> {
+        ban_name(self.rules, counted)
+    }
+
+    /// Returns the milliseconds until the ban with this name ends; `None` without a ban.
+    pub fn left(&self, name: Key<'_>, clock: &impl Clock) -> Option<u64> {
+        let BoundLimit { table, counter, .. } = self.bound;
+        BanCounts::from(table.read(&counter, name, clock)).left(counter.size())
+    }
+
+    /// Returns the milliseconds until the ban of the key with this counted name ends; `None` without
+    /// a ban.
+    pub fn left_of(&self, counted: &[u8], clock: &impl Clock) -> Option<u64> {
+        self.left(self.bound.table().key(&self.name(counted)), clock)
+    }
+
+    /// Lifts the ban of the key with this counted name, and forgets its rejections. Returns whether
+    /// the key was banned.
+    pub fn lift(&self, counted: &[u8], clock: &impl Clock) -> bool {
+        let BoundLimit { table, counter, .. } = self.bound;
+        let name = self.name(counted);
+        let key = table.key(&name);
+        let was_banned = self.left(key, clock).is_some();
+        table.reset(&counter, key, clock);
+        table.reset(&self.rejections, key, clock);
+        was_banned
+    }
+
+    /// Records that the rule has rejected the key with this counted name. Returns whether that
+    /// begins a ban.
+    pub fn record(&self, counted: &[u8], clock: &impl Clock) -> bool {
+        let BoundLimit { table, counter, .. } = self.bound;
+        let name = self.name(counted);
+        let key = table.key(&name);
+        if self.after > Hits::ONE {
+            let admission = Admission::Regardless(self.after);
+            let counted = table.add(&self.rejections, key, clock, Hits::ONE, admission);
+            if MovingCount::from(counted.reading).hits < self.after {
+                return false;
+            }
+        }
+        // Requests that were being decided when the ban began do not begin another one.
+        if self.left(key, clock).is_some() {
+            return false;
+        }
+        let size = counter.size();
+        // Reaches other nodes at once, as a hit above a limit does.
+        let admission = Admission::Regardless(Hits::ONE);
+        table.add(&counter, key, clock, BanCounts::hits(size, clock.now()), admission);
+        true
+    }
+}
