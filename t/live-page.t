@@ -33,6 +33,7 @@ my %conf = (
     rules => {
         hit   => 'api limit=2/366d window=fixed',
         any   => 'web limit=1000000/366d counter=any',
+        ban   => 'api limit=1/366d window=fixed counter=ban ban=5h',
         short => 'web limit=2/6s window=fixed counter=short name=short',
     },
 );
@@ -152,6 +153,21 @@ for my $key ('Escape', 'Enter') {
 eventually(sub { $browser->text('#said') }, sub { $_[0] =~ /^\Q$hostile\E is reset: 366 d sliding was 2\.\z/ }, 'Enter resets the key');
 is(get('namespaces/api/keys/' . escaped($hostile) . '?window_type=fixed')->{rate}, 0, 'its count is zero');
 eventually(sub { $browser->text('#verdict') }, sub { $_[0] =~ /^This node knows no hits of/ }, 'the page shows it');
+
+# A ban. Only the browser's own keys lift it.
+my $banned = "ban $hostile";
+$node->hit(ban => $banned) for 1, 2;
+eventually(sub { cell('limited', $banned, 'Until') }, sub { $_[0] =~ /^\d\d:\d\d:\d\d, in .*, banned\z/ }, 'a banned key');
+ok(!$browser->evaluate(q{document.querySelector('#lift').checkVisibility()}), 'no other key is banned');
+tab_to('#limited button', $banned);
+$browser->press('Enter');
+eventually(sub { $browser->text('#verdict') }, sub { index($_[0], "$banned is banned by ") == 0 }, 'it is shown');
+check_contrast('with a ban');
+tab_to('#lift');
+$browser->press('Enter');
+eventually(sub { $browser->text('#said') }, "$banned is not banned any more.", 'its ban is lifted');
+is(() = $node->body('/rw/namespaces/api/bans') =~ /"until"/g, 0, 'there is none');
+eventually(sub { $browser->evaluate(q{document.querySelector('#lift').checkVisibility()}) ? 'there' : 'gone' }, 'gone', 'nor a button');
 tab_to('#syncs button', 'Sync now');
 $browser->press('Enter');
 eventually(sub { $browser->text('#said') }, sub { $_[0] =~ /^api is synced: \d+ keys pushed, \d+ fetched\.\z/ }, 'the namespace is synced');

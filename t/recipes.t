@@ -57,6 +57,9 @@ my %recipes = (
     'exemptions.conf'      => [
         ['200 x 10', qr/\A(?!.*RateLimit)/s], ['200 x 10'], ['200 x 3, 429'], ['200 x 10', qr/\A(?!.*RateLimit)/s], ['429'],
     ],
+    'ban.conf'             => [
+        ['200 x 5, 429'], ['429 x 5', qr/\r\nRetry-After: (?:600|599)\r\n/], ['200', qr/"key":"127\.0\.0\.1"/], ['200', qr/"lifted":\[\{/],
+    ],
     'login.conf'           => [['204 x 3'], ['401 x 5, 429'], ['429']],
     'login-burst.conf'     => [['401 x 5, 429', qr/\r\nRetry-After: \d+\r\n/]],
     'cost-and-charge.conf' => [

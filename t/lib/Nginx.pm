@@ -202,7 +202,7 @@ sub logged {
 # about configurations that tests intend (limits that admit no request, namespaces without rules).
 sub grave_lines {
     my ($self) = @_;
-    my $usual = qr/ratelimit:[ ](?:would[ ]be[ ])?(?:rejected[ ]by|delayed[ ]by|denied,)|ratelimit_store[ ]"[^"]+"[ ]is[ ]back
+    my $usual = qr/ratelimit:[ ](?:would[ ]be[ ])?(?:rejected[ ]by|delayed[ ]by|banned[ ]for|denied,)|ratelimit_store[ ]"[^"]+"[ ]is[ ]back
         |never[ ]admits[ ]a[ ]request|no[ ]rule[ ]counts[ ]in[ ]it/x;
     return grep { /\[(?:emerg|alert|crit|error|warn)\]/ && !/$usual/ } $self->log_lines;
 }

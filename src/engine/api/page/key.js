@@ -11,19 +11,24 @@ tables.limited = new Table('limited', 560, 'Nobody is limited now.', ['Key'], ['
 tables.others = new Table('others', 300, '', ['Window'], ['Type'], ['Counter'], ['Rate', 'number']);
 tables.rules = new Table('rules', 680, 'There is no rule.', ['Place'], ['Limits', 'whole'], ['Key'], ['Counter'], ['Cost', 'number'], ['Phase'], ['Dry run']);
 
-/** Asks whom the namespaces limit. Returns the keys, those that wait longest first, and how many are limited now. */
-async function askLimited(names, now) {
+/** Asks whom the namespaces limit or ban. Returns the keys, those that are limited first. */
+async function askLimited(names, now, loaded_at) {
+  const read = (name, answer, list) => objects(answer, list).filter(entry => textOf(entry.key) !== null).map(entry => ({
+    namespace: name, key: inQuery(entry.key), counter: textOf(entry.counter), rejected: numberOf(entry.rejected), error: numberOf(entry.error),
+    rule: textOf(entry.rule), name: textOf(entry.name), until: numberOf(entry.until), isDry: entry.dry_run === true, isBanned: list === 'bans',
+  }));
   const answers = await Promise.all(names.map(async name => {
-    const answer = await ask(inNamespace(name, '/top?limit=100'));
-    return objects(answer, 'keys').filter(entry => textOf(entry.key) !== null).map(entry => ({
-      namespace: name, key: inQuery(entry.key), counter: textOf(entry.counter), rejected: numberOf(entry.rejected), error: numberOf(entry.error),
-      rule: textOf(entry.rule), name: textOf(entry.name), until: numberOf(entry.until), isDry: entry.dry_run === true,
-    }));
+    const top = read(name, await ask(inNamespace(name, '/top?limit=100')), 'keys');
+    if (!(await rulesOf(name, loaded_at)).some(rule => rule.ban)) return top;
+    const bans = read(name, await ask(inNamespace(name, '/bans?limit=100')), 'bans');
+    const of = (entries, it) => entries.find(entry => entry.key === it.key && entry.counter === it.counter);
+    for (const ban of bans) Object.assign(ban, { rejected: of(top, ban)?.rejected ?? null, error: of(top, ban)?.error ?? null });
+    return [...bans, ...top.filter(entry => !of(bans, entry))];
   }));
   const entries = answers.flat();
   // A rule without a time never admits the key.
   for (const entry of entries) entry.isLimited = entry.rule !== null && (entry.until === null || entry.until > now);
-  entries.sort((a, b) => b.isLimited - a.isLimited || b.rejected - a.rejected);
+  entries.sort((a, b) => b.isLimited - a.isLimited || b.isBanned - a.isBanned || b.rejected - a.rejected);
   return entries;
 }
 
@@ -32,7 +37,7 @@ function showLimited(entries, now, show) {
   const shown = entries.filter(entry => entry.isLimited || hasRecent);
   const limited = entries.filter(entry => entry.isLimited).length;
   const until = entry => !entry.isLimited ? { text: 'no longer', kind: 'muted' } : entry.until === null ? { text: 'never admitted', kind: 'bad' } :
-    { text: `${clock(entry.until)}, in ${duration(Math.max(.1, entry.until - now))}${entry.isDry ? ', dry run' : ''}`, kind: 'warn' };
+    { text: `${clock(entry.until)}, in ${duration(Math.max(.1, entry.until - now))}${entry.isBanned ? ', banned' : ''}${entry.isDry ? ', dry run' : ''}`, kind: entry.isBanned ? 'bad' : 'warn' };
   tables.limited.show(shown, entry => {
     const text = decoded(entry.key);
     // A digest is in no path.
@@ -85,7 +90,7 @@ async function showKey(loaded_at, now) {
     return {
       place: textOf(rule.place), counter: textOf(rule.counter), isDry: rule.dry_run === true, name: textOf(limit.name),
       ...Object.fromEntries(['limit', 'rate', 'remaining', 'reset', 'until'].map(name => [name, numberOf(limit[name])])),
-      isRefused: limit.admitted === false, window: windowOf(setting?.window), type: textOf(setting?.window_type),
+      isRefused: limit.admitted === false, isBanned: rule.banned_until > now, window: windowOf(setting?.window), type: textOf(setting?.window_type),
       text: setting ? limitText({ ...setting, limit: setting.limit ?? limit.limit }) : '',
     };
   }));
@@ -96,7 +101,9 @@ async function showKey(loaded_at, now) {
     const read = await ask(inNamespace(asked.namespace, `/keys?${query}&${at}`)).catch(() => null);
     limit.counts = read && Object.fromEntries(['current', 'previous', 'diff', 'window_start'].map(name => [name, numberOf(read[name])]));
   }));
-  if (asked === shownKey) showCounts(asked, limits, counters, now);
+  if (asked !== shownKey) return;
+  asked.isBanned = objects(explained, 'rules').some(rule => rule.banned_until > now);
+  showCounts(asked, limits, counters, now);
 }
 
 /** Shows the verdict about a key, its windows, and its counters that no rule reads. */
@@ -107,7 +114,7 @@ function showCounts(asked, limits, counters, now) {
   if (last) {
     // Without the time that is left, so that screen readers hear it once.
     const when = last.until === null ? 'and never admitted' : `until ${clock(last.until)}`;
-    setText(byId('verdict'), `${text} is limited by ${last.name} (${last.place}) ${when}.`, 'bad');
+    setText(byId('verdict'), `${text} is ${last.isBanned ? 'banned' : 'limited'} by ${last.name} (${last.place}) ${when}.`, 'bad');
   } else if (limits.length) {
     setText(byId('verdict'), `${text} is admitted: no rule refuses its next request.`, 'ok');
   } else {
@@ -172,6 +179,17 @@ function drawLevel({ rate, limit, isRefused }, label) {
     draw('rect', { class: isRefused ? 'over' : 'fresh', x: 0, y: 4, width: x(rate ?? 0), height: 14 }),
     ...limit === null ? [] : [draw('path', { class: 'limit', d: `M${x(limit)},0V22` })]);
   return withScale(svg, '0', limit === null ? '' : `limit ${amount(limit)}`);
+}
+
+/** Lifts the bans of the shown key, and tells the result. */
+async function liftBans({ namespace, key }) {
+  const text = decoded(key);
+  try {
+    const lifted = objects(await ask(inNamespace(namespace, `/bans?key=${key}`), 'DELETE'), 'lifted');
+    say(lifted.length ? `${text} is not banned any more.` : `${text} was not banned.`, 'ok');
+  } catch (error) {
+    say(`The ban of ${text} is not lifted. ${error.message}`, 'bad');
+  }
 }
 
 /** Sets the shown key to zero, and tells the result. */

@@ -37,7 +37,7 @@ async function poll() {
   };
   const chosen = byId('namespace').value;
   await Promise.all([
-    part('limited-problem', async () => { limited = await askLimited(askedNamespaces(chosen), nodeTime()); }),
+    part('limited-problem', async () => { limited = await askLimited(askedNamespaces(chosen), nodeTime(), node.loaded_at); }),
     part('rules-problem', () => showRules(chosen ? [chosen] : node.namespaces.slice(0, ASKED).map(space => space.name), node.loaded_at)),
     part('key-problem', () => showKey(node.loaded_at, nodeTime())),
   ]);
@@ -67,6 +67,7 @@ function show() {
   showSyncs(node);
   setText(byId('rules-of'), byId('namespace').value ? `of ${byId('namespace').value}` : node.namespaces.length > ASKED ? `of the first ${ASKED} namespaces` : 'of all namespaces');
   byId('reset').hidden = !(node.write && shownKey);
+  byId('lift').hidden = !(node.write && shownKey?.isBanned);
   showLive();
 }
 
@@ -170,6 +171,10 @@ byId('pause').onclick = () => {
   if (isPaused) clearTimeout(timer);
   else go();
   if (node) showLive();
+};
+byId('lift').onclick = async () => {
+  await liftBans(shownKey);
+  go();
 };
 byId('reset').onclick = () => {
   setText(byId('confirm-key'), decoded(shownKey.key));
