@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::level::rules::{Cost, Rule, RuleLimit};
-use super::rule::Ban;
+use super::rule::BanRule;
 use super::words::settings::Phase;
 use super::words::text::Amount;
 use crate::policy::hits::Hits;
@@ -25,7 +25,7 @@ pub struct ListedRule {
     /// The limits, at least one.
     pub limits: Box<[ListedLimit]>,
     /// The bans of rejected keys.
-    pub ban: Option<Ban>,
+    pub ban: Option<BanRule>,
     /// The phase in which requests are decided on.
     pub phase: Phase,
     /// Whether rejections are only counted.

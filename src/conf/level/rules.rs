@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::conf::configuration::NamespaceConf;
 use crate::conf::limit_list::LimitList;
 use crate::conf::review::WindowLimits;
-use crate::conf::rule::Ban;
+use crate::conf::rule::BanRule;
 use crate::conf::words::text::{Amount, WrittenText};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::calendar::CalendarZone;
@@ -37,7 +37,7 @@ pub struct Rule<T> {
     /// The status of the rule's rejections; `None` for that of the level.
     pub status: Option<isize>,
     /// The bans of rejected keys.
-    pub ban: Option<Ban>,
+    pub ban: Option<BanRule>,
     /// The limits, at least one.
     pub limits: Vec<RuleLimit<T>>,
     /// The list that has the limits, while the windows of the namespace are not known.

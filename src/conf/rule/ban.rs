@@ -8,7 +8,7 @@ use crate::policy::window::WindowSize;
 
 /// The parameters `ban=` and `ban_after=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ban {
+pub struct BanRule {
     /// The number of the rules that share bans: those with the same limits and `ban_after=`.
     pub rules: u32,
     /// The time for which a key is banned.
@@ -17,7 +17,7 @@ pub struct Ban {
     pub after: Hits,
 }
 
-impl Ban {
+impl BanRule {
     /// The most rejections before a ban.
     const MAX_AFTER: i64 = 100_000;
 
@@ -26,7 +26,7 @@ impl Ban {
         ban: Option<Parameter<'_>>,
         after: Option<Parameter<'_>>,
         words: &[&[u8]],
-    ) -> Result<Option<Ban>, OptionError> {
+    ) -> Result<Option<BanRule>, OptionError> {
         let Some(ban) = ban else {
             return match after {
                 None => Ok(None),
@@ -54,7 +54,7 @@ impl Ban {
         let bytes =
             own.iter().flat_map(|word| word.iter().map(|byte| u64::from(*byte)).chain([256]));
         let hash = fnv1a(bytes);
-        Ok(Some(Ban {
+        Ok(Some(BanRule {
             rules: (hash ^ hash >> 32) as u32,
             size,
             after: Hits::from_thousandths(after.saturating_mul(1000)),
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::conf::rule::RuleText;
 
-    fn ban(words: &[&str]) -> Result<Option<Ban>, String> {
+    fn ban(words: &[&str]) -> Result<Option<BanRule>, String> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         RuleText::parse(&words).map(|rule| rule.ban).map_err(|error| error.to_string())
     }

@@ -13,7 +13,7 @@ use crate::policy::key::MAX_COUNTER_LEN;
 use crate::policy::limit::{Burst, Quota, QuotaHits};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, valid_name};
 use crate::policy::options::{OptionError, shown};
-pub use ban::Ban;
+pub use ban::BanRule;
 use rate::{RateText, refuse_without_rate};
 
 /// The words of a rule, parsed as far as variables allow.
@@ -44,7 +44,7 @@ pub struct RuleText<'a> {
     /// The text with which a request is not subject to the rule, unless it is empty or `0`.
     pub unless: Option<&'a [u8]>,
     /// The bans of rejected keys.
-    pub ban: Option<Ban>,
+    pub ban: Option<BanRule>,
 }
 
 /// The name that distinguishes counters of one key and window.
@@ -230,7 +230,7 @@ impl<'a> RuleText<'a> {
             dry_run: dry_run.map(parse_dry_run).transpose()?,
             status: status.map(parse_own_status).transpose()?,
             unless: unless.map(|parameter| parameter.value),
-            ban: Ban::parse(ban, ban_after, words)?,
+            ban: BanRule::parse(ban, ban_after, words)?,
         })
     }
 }

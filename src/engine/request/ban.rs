@@ -28,13 +28,13 @@ pub struct Ban<'m> {
 impl<'m> Ban<'m> {
     /// Creates the bans of a rule with these limits in `namespace`; `None` without a limit.
     pub fn new<'a>(
-        ban: rule::Ban,
+        ban: rule::BanRule,
         limits: impl IntoIterator<Item = &'a Limit>,
         namespace: &Namespace<'m>,
     ) -> Option<Ban<'m>> {
         let longest = limits.into_iter().max_by_key(|limit| limit.size.longest())?;
         let span = WindowSize::from_millis(longest.size.longest())?;
-        let rule::Ban { rules, size, after } = ban;
+        let rule::BanRule { rules, size, after } = ban;
         let limit = Limit {
             name: longest.name.clone(),
             size,

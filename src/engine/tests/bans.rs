@@ -30,7 +30,7 @@ fn limit(millis: u64) -> Limit {
 }
 
 fn ban_of<'m>(namespace: &Namespace<'m>, millis: u64, after: i64) -> Ban<'m> {
-    let ban = rule::Ban { rules: 7, size: size(millis), after: hits(after) };
+    let ban = rule::BanRule { rules: 7, size: size(millis), after: hits(after) };
     Ban::new(ban, [&limit(1_000), &limit(5_000)], namespace).unwrap()
 }
 

@@ -9,7 +9,7 @@ use super::windows::WindowCounts;
 use crate::policy::hits::Hits;
 use crate::policy::window::{CLOCK_SKEW, UnixMillis, WindowSize};
 
-pub(super) struct Ban;
+pub(super) struct Banned;
 
 /// The counts of a key's bans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl BanCounts {
     }
 }
 
-impl Method for Ban {
+impl Method for Banned {
     type Stored = BanCounts;
 
     fn rate(_: WindowSize, _: &BanCounts) -> Hits {

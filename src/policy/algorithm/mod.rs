@@ -18,8 +18,8 @@ mod windows;
 
 use core::fmt;
 
-use self::ban::Ban;
 pub use self::ban::BanCounts;
+use self::ban::Banned;
 pub use self::bucket::BucketLevel;
 use self::bucket::LeakyBucket;
 use self::concurrency::Concurrency;
@@ -92,7 +92,7 @@ macro_rules! of_method {
             Algorithm::Concurrency => {
                 Concurrency::$function($size, &(*$reading).into() $(, $argument)*)
             }
-            Algorithm::Ban => Ban::$function($size, &(*$reading).into() $(, $argument)*),
+            Algorithm::Ban => Banned::$function($size, &(*$reading).into() $(, $argument)*),
         }
     };
 }
