@@ -44,6 +44,9 @@
 # which must happen within a minute. (It takes a second or two, but more on a machine that is too
 # busy for a timeout of 100 ms.)
 #
+# A node that ends has 2 s to push its remaining hits (1 s at TERM). If it used all of that, on a busy machine, hits of
+# the round may be missing; the output says so.
+#
 # Rounds. Losses that the contract allows must not occur, or totals would prove nothing: if the
 # store loses its data, the living nodes restore what they counted, but hits of nodes that are gone
 # are lost. So there are two kinds of rounds of half a minute in turn, at the end of which all

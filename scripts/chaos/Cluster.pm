@@ -105,13 +105,21 @@ sub start_node {
     $node->start($self->configuration($number), $clock ? (clock => $clock) : ());
 }
 
+# The time, in seconds, for which a node that ends pushes its remaining hits.
+my %last_push = (QUIT => 2, TERM => 1);
+
+# Ends a node. If it used all of its time, on a busy machine, it may have lost hits.
 sub end_node {
     my ($self, $number, $signal) = @_;
     my $node = $self->{node}{$number};
     $self->note_cycles($number);
-    $node->end($signal);
+    my $took = $node->end($signal);
+    push @{$self->{late}}, sprintf 'node %d took %.1f s to end at %s', $number, $took, $signal if $took >= $last_push{$signal};
     push @{$self->{logs}}, $node->log_lines;
 }
+
+# Returns the nodes that may have lost hits since the last call, in words.
+sub take_late { my ($self) = @_; return @{delete $self->{late} // []} }
 
 # Waits for a successful cycle of a node that begins after this call.
 sub wait_for_sync {

@@ -47,6 +47,7 @@ my %disturbed;    # of each node, when its clients may have had to wait
 my %sum;          # by namespace, what was compared; see `add_up`
 my %slowest = (api => 0, now => 0, held => 0);
 my $latest_error = 0;
+my $late_rounds  = 0;
 
 $cluster->{store}->keep(0);
 $cluster->start_node($_) for $cluster->numbers;
@@ -80,14 +81,18 @@ sub run_round {
     $cluster->{store}->keep($round->{kind} eq 'keeping');
     return push @troubles, "round $number: nodes do not sync: $@" if !eval { $cluster->settle; 1 };
     my @loads = map { load($number, $_) } $cluster->numbers;
+    $cluster->take_late;
     make_faults(@{$round->{faults}});
+    my @late = $cluster->take_late;
+    print "    $_: hits of the round may be lost\n" for @late;
+    $late_rounds++ if @late;
     $_->stop for @loads;
     my @ledgers = map { $_->ledger } @loads;
     for my $node ($cluster->numbers) {
         note_slow($node, $ledgers[$node - 1]{slow});
         note_errors($node, $ledgers[$node - 1]{errors});
     }
-    check($number, $round->{kind}, sum_of(@ledgers));
+    check($number, $round->{kind}, scalar @late, sum_of(@ledgers));
 }
 
 sub load {
@@ -167,9 +172,10 @@ sub note_errors {
     push @troubles, "node $number goes on to answer with 503" if $seconds > Load::BACK - Load::CALM;
 }
 
-# Compares the store and all nodes with the ledger until all values are right, and then once more.
+# Compares the store and all nodes with the ledger until all values are right, and then once more. If nodes ended late,
+# hits that wait for a sync may be missing.
 sub check {
-    my ($round, $kind, $ledger) = @_;
+    my ($round, $kind, $is_late, $ledger) = @_;
     my $counters = $ledger->{counters};
     my (@wrong, $found, $bounds);
     for my $time (1, 2) {
@@ -178,7 +184,7 @@ sub check {
         do {
             $trouble = eval { $cluster->settle; 1 } ? undef : "round $round: nodes do not sync: $@";
             $found   = found($round, $counters);
-            $bounds  = {map { $_ => [bounds($_, $counters->{$_}, $kind)] } keys %$found};
+            $bounds  = {map { $_ => [bounds($_, $counters->{$_}, $kind, $is_late)] } keys %$found};
             @wrong   = wrong($bounds, $found);
         } while (!$trouble && @wrong && time < $deadline);
         push @troubles, $trouble if $trouble;
@@ -259,10 +265,10 @@ sub thousandths { return 0 + sprintf '%.0f', 1000 * ($_[0] || 0) }
 # decides may refuse all requests that race for the last hits, and keeps charges of nodes that were
 # killed. In a namespace with reserves, charges of killed nodes stay.
 sub bounds {
-    my ($name, $counter, $kind) = @_;
+    my ($name, $counter, $kind, $is_late) = @_;
     my ($answered, $open, $rejected) = map { $counter->{$_} // 0 } qw(answered open rejected);
     my $most  = $answered + $open;
-    my $limit = Load::limit($name) // return ($answered, $most);
+    my $limit = Load::limit($name) // return ($is_late ? 0 : $answered, $most);
     my $is_held = Load::is_held($name);
     return ($kind eq 'losing' ? 0 : $answered, $answered > $limit ? $limit : $most)
         if !$is_held && $cluster->{store}->can('may_refuse_all');
@@ -339,7 +345,7 @@ sub end_nodes {
     }
     my $total = $cluster->{store}->total(api => $key);
     my $expected = sum0($cluster->numbers);
-    push @troubles, "of $expected hits before the end, $total are in the store" if $total != $expected;
+    push @troubles, "of $expected hits before the end, $total are in the store" if $total != $expected && !$cluster->take_late;
 }
 
 sub check_logs {
@@ -360,6 +366,7 @@ sub summary {
         @{$sum{api}}{qw(hits stored)};
     printf "    counters compared: %d, of which %d without a lost request\n",
         @{$sum{api}}{qw(counters exact)};
+    print "    rounds in which hits of nodes that ended may be lost: $late_rounds\n" if $late_rounds;
     print '    ', slowest('api'), "\n";
     summary_of_decisions() if $sum{now};
     printf "cycles: %d, and %d that failed\n", @{$cluster->{cycles}}{qw(ok error)};
