@@ -9,6 +9,7 @@
 //! - the tests: [`cycles`], [`driver`], [`early`], [`holds`], [`losses`], [`clones`], [`shards`], [`liar`], [`snapshots`],
 //!   [`resets`], [`subscriber`]; [`totals`] runs all of it at random
 
+mod calendar;
 mod clones;
 mod cycles;
 mod driver;

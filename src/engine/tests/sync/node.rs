@@ -13,7 +13,7 @@ use super::{LIFETIME, T, size};
 use crate::engine::{EarlyPush, Env, Namespace, RateLimiting, Report, SyncError, Syncer};
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, UnixMillis};
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::contract::strategy::Strategy;
 use crate::table::{Admission, EarlyShare};
 use crate::testing::table::{SharedTable, TestClock};
@@ -60,6 +60,8 @@ pub(super) struct Node<K = Store> {
     pub(super) time: &'static Time,
     /// Time for which its messages say that it is alive.
     pub(super) life: Cell<Duration>,
+    /// Size of the windows in which it counts.
+    pub(super) size: Cell<WindowSize>,
 }
 
 impl<K: Kept> Node<K>
@@ -98,11 +100,12 @@ where
                 random: Cell::new(number << 32),
             })),
             life: Cell::new(Duration::from_secs(60)),
+            size: Cell::new(size()),
         }
     }
 
     pub(super) fn hit(&self, key: &[u8], value: Hits) {
-        let counter = self.namespace.counter(size()).synced(true);
+        let counter = self.namespace.counter(self.size.get()).synced(true);
         let (table, admission) = (&self.shared.table, Admission::Unconditional);
         let key = table.key(key);
         table.add(&counter, key, self.time, value, admission);
@@ -110,7 +113,7 @@ where
 
     /// Requests hits under a fixed limit. Returns whether they were counted.
     pub(super) fn ask(&self, key: &[u8], value: Hits, limit: Hits) -> bool {
-        let counter = self.namespace.counter(size());
+        let counter = self.namespace.counter(self.size.get());
         let (table, admission) = (&self.shared.table, Admission::Within(limit, Algorithm::Fixed));
         let counted = table.add(&counter, table.key(key), self.time, value, admission);
         counted.admitted
@@ -136,20 +139,20 @@ where
     /// Starts a worker with an early push.
     pub(super) fn start_early(&self, what: EarlyPush) -> Worker {
         let lifetime = Duration::from_millis(LIFETIME);
-        let syncer = Syncer::new(self.namespace, &[size()], lifetime).unwrap();
+        let syncer = Syncer::new(self.namespace, &[self.size.get()], lifetime).unwrap();
         let (mut strategy, time) = (self.strategy.clone(), self.time);
         Box::pin(async move { syncer.sync_early(what, &mut strategy, time).await })
     }
 
     pub(super) fn reset(&self, key: &[u8]) {
         let library = RateLimiting::new(self.namespace);
-        let reset = library.reset(key, StoredKind::Windows, size(), self.time);
+        let reset = library.reset(key, StoredKind::Windows, self.size.get(), self.time);
         reset.unwrap();
     }
 
     pub(super) fn rate(&self, key: &[u8]) -> Hits {
         let library = RateLimiting::new(self.namespace);
-        let rate = library.sliding_window(key, size(), Algorithm::Fixed, self.time);
+        let rate = library.sliding_window(key, self.size.get(), Algorithm::Fixed, self.time);
         rate.unwrap()
     }
 
@@ -163,7 +166,7 @@ where
     /// Starts a worker with a sync.
     pub(super) fn start_sync(&self) -> Worker {
         let lifetime = Duration::from_millis(LIFETIME);
-        let syncer = Syncer::new(self.namespace, &[size()], lifetime).unwrap();
+        let syncer = Syncer::new(self.namespace, &[self.size.get()], lifetime).unwrap();
         let syncer = syncer.living_for(self.life.get()).telling();
         let (mut strategy, time) = (self.strategy.clone(), self.time);
         Box::pin(async move { syncer.sync(&mut strategy, time).await })
@@ -178,7 +181,7 @@ where
     /// Runs a cycle of that namespace.
     pub(super) fn sync_with(&self, namespace: &Namespace<'static>, store: &Shards<K>) {
         let lifetime = Duration::from_millis(LIFETIME);
-        let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
+        let syncer = Syncer::new(namespace, &[self.size.get()], lifetime).unwrap();
         let mut strategy = Memory { shards: store.clone(), ..self.strategy.clone() };
         let sync = core::pin::pin!(syncer.sync(&mut strategy, self.time));
         let synced = go_on(sync);
