@@ -79,6 +79,9 @@ contestant ours-among-many-same same \
 contestant ours-elastic-same same "$ours" \
     "${rule%;} window=elastic; ratelimit_headers off;"
 # shellcheck disable=SC2016
+contestant ours-calendar-same same "$ours" \
+    'ratelimit_key $arg_k; ratelimit limit=1000000000/month tz=Europe/Berlin; ratelimit_headers off;'
+# shellcheck disable=SC2016
 for limit in 100 100000; do
     contestant "ours-moving-$limit-same" same "$ours" \
         'ratelimit_key $arg_k; ratelimit window=moving cost=0.001 limit='"$limit/1h; ratelimit_headers off;"
