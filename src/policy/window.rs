@@ -218,28 +218,47 @@ impl WindowSize {
     }
 
     /// Returns the moment at which window `number` starts.
+    #[inline]
     pub fn start_of(self, number: u64) -> UnixMillis {
-        UnixMillis(match self.calendar() {
-            Some((unit, zone)) => zone.window_of(unit, number).start,
-            None => number.saturating_mul(self.millis()),
-        })
+        if self.is_of_calendar() {
+            return UnixMillis(self.in_calendar(number).start);
+        }
+        UnixMillis(number.saturating_mul(self.millis()))
     }
 
     /// Returns the moment at which window `number` has ended.
+    #[inline]
     pub fn end_of(self, number: u64) -> UnixMillis {
-        UnixMillis(match self.calendar() {
-            Some((unit, zone)) => zone.window_of(unit, number).end,
-            None => number.saturating_add(1).saturating_mul(self.millis()),
-        })
+        if self.is_of_calendar() {
+            return UnixMillis(self.in_calendar(number).end);
+        }
+        UnixMillis(number.saturating_add(1).saturating_mul(self.millis()))
     }
 
     /// Returns the length of window `number` in milliseconds.
     #[inline]
     pub fn length_of(self, number: u64) -> u64 {
         if self.is_of_calendar() {
-            return self.end_of(number).0.saturating_sub(self.start_of(number).0);
+            return self.length_in_calendar(number);
         }
         self.millis()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn length_in_calendar(self, number: u64) -> u64 {
+        let CalendarWindow { start, end, .. } = self.in_calendar(number);
+        end.saturating_sub(start)
+    }
+
+    // Not inlined, so that the code for other windows keeps its values in registers.
+    #[cold]
+    #[inline(never)]
+    fn in_calendar(self, number: u64) -> CalendarWindow {
+        match self.calendar() {
+            Some((unit, zone)) => zone.window_of(unit, number),
+            None => CalendarWindow { number, start: 0, end: 0 },
+        }
     }
 }
 

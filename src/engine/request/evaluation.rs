@@ -5,7 +5,7 @@ use super::charge::{Charge, Charges};
 use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
-use crate::policy::window::Clock;
+use crate::policy::window::{Clock, WindowSize};
 use crate::table::{Admission, AskedHit, Counted, Counter, Key, Outcome, Receipt};
 
 /// The evaluation of a request under its limits, all of which must admit it.
@@ -57,7 +57,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             ChargePath::Bucket => self.charge_bucket(bound, hits, key, cost, clock),
             ChargePath::Log => self.charge_log(bound, hits, key, cost, clock),
             ChargePath::Holds => self.charge_hold(bound, hits, key, cost, clock),
-            ChargePath::Calendar => self.charge_elsewhere(bound, hits, key, cost, clock),
+            ChargePath::Calendar => self.charge_calendar(bound, hits, key, cost, clock),
             ChargePath::VariableRate | ChargePath::Shared => {
                 self.charge_otherwise(bound, hits, key, cost, clock);
             }
@@ -75,7 +75,25 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     ) {
         let BoundLimit { table, counter, .. } = bound;
         let algorithm = bound.limit.algorithm;
-        match table.add_at_home(counter, key, clock, cost, hits, algorithm) {
+        let (within, position) = ((hits, algorithm), WindowSize::at_multiple);
+        match table.add_at_home(counter, key, clock, cost, within, position) {
+            Some(counted) => self.push(bound, hits, key, cost, counted),
+            None => self.charge_elsewhere(bound, hits, key, cost, clock),
+        }
+    }
+
+    #[inline(never)]
+    fn charge_calendar(
+        &mut self,
+        bound: &'c BoundLimit<'m>,
+        hits: Hits,
+        key: &'c Key<'c>,
+        cost: Hits,
+        clock: &impl Clock,
+    ) {
+        let BoundLimit { table, counter, .. } = bound;
+        let within = (hits, Algorithm::Fixed);
+        match table.add_at_home(counter, key, clock, cost, within, WindowSize::at) {
             Some(counted) => self.push(bound, hits, key, cost, counted),
             None => self.charge_elsewhere(bound, hits, key, cost, clock),
         }

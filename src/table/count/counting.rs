@@ -4,7 +4,7 @@ use core::ptr;
 
 use crate::policy::algorithm::{Algorithm, Reading, StoredKind, WindowCounts};
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, WindowPosition};
+use crate::policy::window::{Clock, UnixMillis, WindowPosition, WindowSize};
 use crate::table::slots::admission::{Admission, AskedHit, Counted, Receipt};
 use crate::table::slots::columns::{PlainColumns, WindowColumns, load};
 use crate::table::slots::insertion::Insertion;
@@ -38,13 +38,13 @@ impl<'m> CounterTable<'m> {
         admission: Admission,
     ) -> Counted<'m> {
         let at_home = match admission {
-            Admission::Within(limit, algorithm) if !counter.size.is_of_calendar() => {
-                self.add_at_home(counter, &key, clock, value, limit, algorithm)
+            Admission::Within(limit, algorithm) => {
+                let within = (limit, algorithm);
+                self.add_at_home(counter, &key, clock, value, within, WindowSize::at)
             }
             Admission::Unconditional
             | Admission::Regardless(_)
             | Admission::Filling(_)
-            | Admission::Within(..)
             | Admission::Refused => None,
         };
         match at_home {
@@ -55,7 +55,8 @@ impl<'m> CounterTable<'m> {
 
     /// Counts as [`CounterTable::add`] does, but only in the most frequent case: the counter is in
     /// its home slot, not synced, and in use, and no other process interferes. Otherwise returns
-    /// `None` and counts nothing. Its size must not be one of the calendar.
+    /// `None` and counts nothing. `position` is [`WindowSize::at`], or another function for sizes
+    /// for which it returns the same.
     #[inline(always)]
     pub fn add_at_home(
         &self,
@@ -63,8 +64,8 @@ impl<'m> CounterTable<'m> {
         key: &Key<'_>,
         clock: &impl Clock,
         value: Hits,
-        limit: Hits,
-        algorithm: Algorithm,
+        (limit, algorithm): (Hits, Algorithm),
+        position: impl Fn(WindowSize, UnixMillis) -> WindowPosition,
     ) -> Option<Counted<'m>> {
         let id = counter.identity(*key);
         let occupant = self.home(id)?;
@@ -73,7 +74,8 @@ impl<'m> CounterTable<'m> {
             return None;
         }
         let now = clock.now();
-        let columns = PlainColumns::read(occupant, counter.size, now)?;
+        let at = position(counter.size, now);
+        let columns = PlainColumns::read(occupant, counter.size, now, at)?;
         let before = columns.reading();
         if !algorithm.admits(counter.size, &before, limit, value) {
             return Some(Counted::refused(before));

@@ -125,11 +125,14 @@ pub(crate) struct PlainColumns<'m> {
 }
 
 impl<'m> PlainColumns<'m> {
-    /// Reads the columns for `now`. `None` in all other cases. The size must not be one of the
-    /// calendar.
+    /// Reads the columns for `now`, which is at `at` in its window. `None` in all other cases.
     #[inline]
-    pub(crate) fn read(occupant: Occupant<'m>, size: WindowSize, now: UnixMillis) -> Option<Self> {
-        let at = size.at_multiple(now);
+    pub(crate) fn read(
+        occupant: Occupant<'m>,
+        size: WindowSize,
+        now: UnixMillis,
+        at: WindowPosition,
+    ) -> Option<Self> {
         let window = |number| Stamp::new(number, occupant.meta.generation());
         let (stamp, before) = (window(at.number), window(at.number.wrapping_sub(1)));
         // In the order of `WindowColumns::read`, for the same reasons.
