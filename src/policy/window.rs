@@ -98,6 +98,12 @@ impl WindowSize {
         (bits >> Self::BITS == 0 && size.zone().is_some()).then_some(size)
     }
 
+    /// Whether these bits are of a window of the calendar in a time zone that this process does not know: another node
+    /// may have a newer database.
+    pub fn is_of_unknown_zone(bits: u64) -> bool {
+        bits >= CALENDAR && bits >> Self::BITS == 0 && WindowSize::from_bits(bits).is_none()
+    }
+
     /// Returns the number that stands for the window in memory, messages and stores: the milliseconds, or a larger one
     /// for the calendar.
     pub const fn bits(self) -> u64 {
@@ -444,6 +450,47 @@ mod tests {
             "5 5",
         ] {
             assert_eq!(WindowSize::parse(text.as_bytes()), Err(ParseWindowError), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_of_the_calendar_has_bits_beyond_all_others() {
+        let zones = ["UTC", "Europe/Berlin", "Pacific/Apia"];
+        let zones = zones.map(|name| CalendarZone::named(name.as_bytes()).unwrap());
+        let mut all = std::collections::BTreeSet::new();
+        for (unit, zone) in
+            CalendarUnit::ALL.into_iter().flat_map(|unit| zones.map(|zone| (unit, zone)))
+        {
+            let size = WindowSize::of_calendar(unit, zone);
+            assert!(size.is_of_calendar() && size.bits() >> WindowSize::BITS == 0);
+            assert_eq!(WindowSize::from_bits(size.bits()), Some(size));
+            assert_eq!(size.calendar(), Some((unit, zone)));
+            let text = size.to_string();
+            let parsed = WindowSize::parse_with_zone(text.as_bytes()).unwrap();
+            assert_eq!(parsed.in_zone(CalendarZone::utc()), size, "{text}");
+            assert_eq!(size.name(), unit.name());
+            assert!(all.insert(size.bits()));
+        }
+        assert!(!size("366d").is_of_calendar());
+        // Without a zone, it is no window yet.
+        let day = WindowSize::parse(b"day").unwrap();
+        assert_eq!((WindowSize::from_bits(day.bits()), day.calendar()), (None, None));
+        assert_eq!(
+            day.in_zone(zones[1]).in_zone(zones[2]),
+            WindowSize::of_calendar(CalendarUnit::Day, zones[1])
+        );
+    }
+
+    #[test]
+    fn a_zone_of_a_newer_database_is_unknown() {
+        let known = WindowSize::of_calendar(CalendarUnit::Month, CalendarZone::utc()).bits();
+        let unknown =
+            (1..).map(|more| known ^ more).find(|bits| WindowSize::from_bits(*bits).is_none());
+        assert!(WindowSize::is_of_unknown_zone(unknown.unwrap()));
+        for bits in
+            [0, 1, known, WindowSize::MAX_MILLIS, WindowSize::MAX_MILLIS + 1, 1 << 35, u64::MAX]
+        {
+            assert!(!WindowSize::is_of_unknown_zone(bits), "{bits}");
         }
     }
 

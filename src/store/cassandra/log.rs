@@ -35,13 +35,17 @@ pub(super) fn to_bytes<'a>(changed: impl IntoIterator<Item = Changed<'a>>) -> (V
 pub(super) fn from_bytes(mut bytes: &[u8]) -> Option<Vec<Changed<'_>>> {
     let mut counters = Vec::new();
     while !bytes.is_empty() {
-        let size = WindowSize::from_bits(u64::from_be_bytes(take(&mut bytes)?))?;
+        let bits = u64::from_be_bytes(take(&mut bytes)?);
+        let size = WindowSize::from_bits(bits);
+        if size.is_none() && !WindowSize::is_of_unknown_zone(bits) {
+            return None;
+        }
         let window = u64::from_be_bytes(take(&mut bytes)?);
         for _ in 0..u32::from_be_bytes(take(&mut bytes)?) {
             let length = u16::from_be_bytes(take(&mut bytes)?);
             let (key, rest) = bytes.split_at_checked(length.into())?;
             bytes = rest;
-            counters.push((size, window, key));
+            counters.extend(size.map(|size| (size, window, key)));
         }
     }
     Some(counters)
@@ -78,6 +82,12 @@ mod tests {
         assert_eq!((from_bytes(&bytes).unwrap(), counters), (expected.to_vec(), 4));
         assert_eq!(to_bytes([]), (Vec::new(), 0));
         assert_eq!(from_bytes(&[]), Some(Vec::new()));
+        // A time zone of a newer database.
+        let (mut other, _) = to_bytes([(MINUTE, 7, &b"a"[..]), (HOUR, 7, b"b")]);
+        other[..8].copy_from_slice(&(0xf_u64 << 31 | 1).to_be_bytes());
+        assert_eq!(from_bytes(&other), Some(vec![(HOUR, 7, &b"b"[..])]));
+        other[..8].copy_from_slice(&(1_u64 << 35).to_be_bytes());
+        assert_eq!(from_bytes(&other), None);
         for length in [1, 19, bytes.len() - 1] {
             assert_eq!(from_bytes(&bytes[..length]), None);
         }

@@ -106,19 +106,23 @@ fn node_id(text: &str) -> Option<NodeId> {
 fn totals_of(mut text: &[u8]) -> Option<Vec<Count>> {
     let mut counts = Vec::new();
     while !text.is_empty() {
-        let window = WindowName::parse(word(&mut text, b' ')?)?;
+        let name = word(&mut text, b' ')?;
+        let window = WindowName::parse(name);
+        if window.is_none() && !key::is_of_unknown_zone(name) {
+            return None;
+        }
         let number: usize = word(&mut text, b'\n')?.parse().ok()?;
         for _ in 0..number {
             let total: i64 = word(&mut text, b' ')?.parse().ok()?;
             let length: usize = word(&mut text, b' ')?.parse().ok()?;
             let (key, rest) = text.split_at_checked(length)?;
             text = rest;
-            counts.push(Count {
+            counts.extend(window.map(|window| Count {
                 key: key.to_vec(),
                 size: window.size,
                 window: window.number,
                 total: Hits::from_thousandths(total),
-            });
+            }));
         }
     }
     Some(counts)
@@ -157,6 +161,9 @@ mod tests {
                     (1000, 8, b"b".to_vec(), 0),
                 ]),
             ),
+            // A time zone of a newer database.
+            (b"32212254721:7 1\n1000 1 a1000:8 1\n5 1 b", Some(vec![(1000, 8, b"b".to_vec(), 5)])),
+            (b"32212254721:x 1\n1000 1 a", None),
             (b"60000:7 2\n1000 1 a", None),
             (b"60000:7 1\n1000 2 a", None),
             (b"60000:7 1\n1000 99999999999999999999 a", None),

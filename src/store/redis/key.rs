@@ -52,6 +52,12 @@ impl WindowName {
     }
 }
 
+/// Whether this is the name of a window in a time zone that this process does not know.
+pub(super) fn is_of_unknown_zone(name: &str) -> bool {
+    let parts = name.split_once(':').map(|(size, number)| (size.parse(), number.parse::<u64>()));
+    matches!(parts, Some((Ok(bits), Ok(_))) if WindowSize::is_of_unknown_zone(bits))
+}
+
 impl fmt::Display for WindowName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.size.bits(), self.number)
