@@ -36,8 +36,9 @@ impl BanRule {
                 ))),
             };
         };
-        let size = WindowSize::parse(ban.value)
-            .map_err(|_| ban.invalid("a ban is a time from 1ms to 366d, such as 10m"))?;
+        let size = WindowSize::parse(ban.value).ok().filter(|size| !size.is_of_calendar());
+        let size =
+            size.ok_or_else(|| ban.invalid("a ban is a time from 1ms to 366d, such as 10m"))?;
         let expected = "expected a whole number from 1 to 100000";
         let after = after.map(|after| {
             let number = core::str::from_utf8(after.value).ok().and_then(|it| it.parse().ok());
@@ -45,7 +46,8 @@ impl BanRule {
             number.ok_or_else(|| after.invalid(expected))
         });
         let after = after.transpose()?.unwrap_or(1);
-        let names: [&[u8]; 6] = [b"limit", b"limits", b"rate", b"burst", b"window", b"ban_after"];
+        let names: [&[u8]; 7] =
+            [b"limit", b"limits", b"rate", b"burst", b"window", b"tz", b"ban_after"];
         let own = words.iter().filter(|word| {
             Parameter::of(word).is_some_and(|parameter| names.contains(&parameter.name()))
         });
@@ -96,6 +98,7 @@ mod tests {
             &["limit=1/1s", "limit=3/1m", "ban=10m"],
             &["limit=1/1s", "limit=2/1m", "window=fixed", "ban=10m"],
             &["limit=1/1s", "limit=2/1m", "ban_after=2", "ban=10m"],
+            &["limit=1/1s", "limit=2/day", "ban=10m"],
         ] {
             assert_ne!(number(other), one, "{other:?}");
         }
@@ -108,6 +111,10 @@ mod tests {
             (
                 &["ban=0"][..],
                 "invalid parameter \"ban=0\": a ban is a time from 1ms to 366d, such as 10m",
+            ),
+            (
+                &["ban=day"],
+                "invalid parameter \"ban=day\": a ban is a time from 1ms to 366d, such as 10m",
             ),
             (
                 &["ban=$t"],
