@@ -261,10 +261,20 @@ impl<'m> BoundLimit<'m> {
     /// Releases a hold under a limit of `hits`.
     #[inline]
     pub(super) fn release(&self, hold: &Receipt<'m>, hits: Hits, clock: &impl Clock) {
-        self.table.refund(&self.counter, hold);
+        self.table.release(hold);
         if let Some(told) = &self.told {
             self.table.look_at_holds(told, hold, hits, clock);
         }
+    }
+
+    /// Releases a hold of `key` by this process, under a limit of `hits`. Returns `false` if there is none.
+    pub(crate) fn release_key(&self, key: Key<'_>, hits: Hits, clock: &impl Clock) -> bool {
+        let Some(hold) = self.table.hold_of(&self.counter, key) else { return false };
+        let is_released = self.table.release(&hold);
+        if let Some(told) = &self.told {
+            self.table.look_at_holds(told, &hold, hits, clock);
+        }
+        is_released
     }
 
     /// Returns the name of the namespace.

@@ -161,9 +161,10 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         clock: &impl Clock,
     ) {
         let BoundLimit { table, counter, .. } = bound;
-        let admission = Admission::Within(hits, Algorithm::Concurrency);
-        let counted = table.add_anywhere(counter, *key, clock, cost, admission);
-        self.push(bound, hits, key, cost, counted);
+        match table.hold_at_home(counter, key, clock, hits) {
+            Some(counted) => self.push(bound, hits, key, cost, counted),
+            None => self.charge_elsewhere(bound, hits, key, cost, clock),
+        }
     }
 
     /// Charges a counter that is new, or not in the most frequent case: see [`Evaluation::charge`].

@@ -23,6 +23,8 @@ pub(crate) struct RuleSet {
     namespaces: ServedNamespaces,
     /// Whether rules without a `dry_run=` are only tried, beside rules that have one.
     is_dry_run: bool,
+    /// Whether a rule limits how many requests are under way.
+    pub(crate) has_holds: bool,
     /// Set by the first request.
     active: OnceCell<Active>,
 }
@@ -35,8 +37,6 @@ pub(crate) struct Active {
     pub(crate) limit_count: usize,
     /// Number of those that headers tell of: all but those on requests that are under way.
     told_count: usize,
-    /// Whether a rule limits how many requests are under way.
-    pub(crate) has_holds: bool,
     /// Most charges of a request: one for each limit, and one for each rule that bans keys.
     pub(crate) charge_count: usize,
     /// Most keys that a request needs: one for each rule, and one for each that bans keys.
@@ -106,7 +106,9 @@ impl RuleSet {
         namespaces: ServedNamespaces,
         is_dry_run: bool,
     ) -> RuleSet {
-        RuleSet { rules, namespaces, is_dry_run, active: OnceCell::new() }
+        let mut limits = rules.rules().iter().flat_map(|rule| &rule.limits);
+        let has_holds = limits.any(|it| it.limit.algorithm.is_of_concurrency());
+        RuleSet { rules, namespaces, is_dry_run, has_holds, active: OnceCell::new() }
     }
 
     /// Returns the policies, each with the number of its namespace.
@@ -194,7 +196,6 @@ impl RuleSet {
         Active {
             limit_count,
             told_count,
-            has_holds: told_count < limit_count,
             key_count: rules.len().saturating_add(bans),
             charge_count: limit_count.saturating_add(bans),
             policy: self.rules.policy(),

@@ -249,8 +249,10 @@ fn end(request: &Request<'_>) {
     if request.is_main()
         && let Some(context) = context::of_main(request)
     {
-        deferred::charge(request, context);
-        if context.rules.active().has_holds {
+        if context.rules.active().has_deferred {
+            deferred::charge(request, context);
+        }
+        if context.rules.has_holds {
             context.charges.iter().for_each(|charge: &Charge<'_, '_>| charge.release(&NgxClock));
         }
     }

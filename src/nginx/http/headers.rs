@@ -60,7 +60,7 @@ fn add_guarded<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()
 
 fn add<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
     if context.is_accounted() {
-        match context.rules.active().has_holds {
+        match context.rules.has_holds {
             true => add_without_holds(request, context)?,
             false => context.settings().headers.add(context, request)?,
         }

@@ -3,7 +3,7 @@
 //! A hold is one compare-and-swap of the key's [total](crate::table::words::held), which checks the limit. So a limit is
 //! exact on the node.
 
-use crate::policy::algorithm::{Reading, UnderWay};
+use crate::policy::algorithm::{Algorithm, Reading, UnderWay};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowSize};
 use crate::table::slots::admission::{Admission, Counted, Receipt};
@@ -16,11 +16,55 @@ use crate::table::words::word::Stamp;
 use crate::table::zone::counter::{Counter, Key};
 use crate::table::zone::counter_table::CounterTable;
 
+#[inline]
 fn reading(count: u32) -> Reading {
     UnderWay(Hits::from_thousandths(i64::from(count).saturating_mul(1000))).into()
 }
 
+#[inline]
+fn receipt(occupant: Occupant<'_>) -> Receipt<'_> {
+    Receipt {
+        column: total_word(occupant.slot),
+        stamp: Stamp::from_bits(occupant.meta.generation().bits()),
+        value: Hits::ONE,
+    }
+}
+
 impl<'m> CounterTable<'m> {
+    /// Holds a request of `key` within `limit`, but only in the most frequent case: the counter is in its home slot, was
+    /// held before, and no other process interferes. Otherwise returns `None` and holds nothing.
+    #[inline(always)]
+    pub fn hold_at_home(
+        &self,
+        counter: &Counter,
+        key: &Key<'_>,
+        clock: &impl Clock,
+        limit: Hits,
+    ) -> Option<Counted<'m>> {
+        let id = counter.identity(*key);
+        let occupant = self.home(id)?;
+        // The identity is of a counter of holds.
+        if !occupant.meta.is_log() || !occupant.slot.has_identity(id) {
+            return None;
+        }
+        let (holder, total) = (self.holder()?, occupant.total()?);
+        if total.is_new() || total.is_closed() {
+            return None;
+        }
+        let before = reading(total.count());
+        if !Algorithm::Concurrency.admits(WindowSize::MIN, &before, limit, Hits::ONE) {
+            return Some(Counted::refused(before));
+        }
+        let cell = self.settled_cell(occupant, total, holder)?;
+        occupant.replace_total(total, total.after(HoldChange::Taken, holder, cell)).ok()?;
+        fail_point!("hold.taken");
+        if !occupant.is_there() {
+            return None;
+        }
+        occupant.touch(clock.now());
+        Some(Counted::admitted(before, receipt(occupant)))
+    }
+
     /// Holds a request if `admission` allows it. `None`, without a hold, if the slot has another occupant by now.
     #[inline]
     pub(super) fn hold(
@@ -60,13 +104,15 @@ impl<'m> CounterTable<'m> {
             if total.is_new() {
                 self.mark(occupant.slot);
             }
-            self.complete(occupant, total);
-            let cell = self.cell_of(occupant, holder);
-            let Some(cell) = cell.or_else(|| self.add_cell(occupant, holder, clock)) else {
+            let cell = self.settled_cell(occupant, total, holder);
+            let cell = cell.or_else(|| {
+                let word = self.add_cell(occupant, holder, clock)?;
+                Some(HeldCell::from_bits(word.load(Acquire)))
+            });
+            let Some(cell) = cell else {
                 // Without a cell, the hold of a killed process would never end: it does not count.
                 return occupant.is_there().then(Counted::unknown);
             };
-            let cell = HeldCell::from_bits(cell.load(Acquire));
             if occupant.replace_total(total, total.after(HoldChange::Taken, holder, cell)).is_err()
             {
                 continue;
@@ -76,32 +122,33 @@ impl<'m> CounterTable<'m> {
                 return None;
             }
             occupant.touch(clock.now());
-            let receipt = Receipt {
-                column: total_word(occupant.slot),
-                stamp: Stamp::from_bits(occupant.meta.generation().bits()),
-                value: Hits::ONE,
-            };
-            return Some(Counted::admitted(before, receipt));
+            return Some(Counted::admitted(before, receipt(occupant)));
         }
+    }
+
+    /// Returns the receipt of a hold of `key`; `None` if there is no counter.
+    pub fn hold_of(&self, counter: &Counter, key: Key<'_>) -> Option<Receipt<'m>> {
+        self.find(counter.identity(key)).map(receipt)
     }
 
     /// Releases a hold of this process. Returns `false` if it is gone: the counter was evicted.
-    pub(super) fn release(&self, receipt: &Receipt<'m>) -> bool {
-        let occupant = self.occupant_of_hold(receipt);
-        let released =
-            occupant.zip(self.holder()).filter(|(it, holder)| self.release_as(*holder, *it));
-        if let Some((occupant, _)) = released {
+    #[inline]
+    pub fn release(&self, receipt: &Receipt<'m>) -> bool {
+        let (Some(occupant), Some(holder)) = (self.occupant_of_hold(receipt), self.holder()) else {
+            return false;
+        };
+        let is_released = self.release_as(holder, occupant);
+        if is_released && occupant.is_told() {
             self.tell(occupant, None);
         }
-        released.is_some()
+        is_released
     }
 
     /// Releases a hold of the process with number `holder`. Returns `false` if it has none.
+    #[inline]
     pub(crate) fn release_as(&self, holder: HolderNumber, occupant: Occupant<'m>) -> bool {
         while let Some(total) = occupant.total() {
-            self.complete(occupant, total);
-            let Some(cell) = self.cell_of(occupant, holder) else { return false };
-            let cell = HeldCell::from_bits(cell.load(Acquire));
+            let Some(cell) = self.settled_cell(occupant, total, holder) else { return false };
             // Never below zero, even if another process took this one for ended.
             if cell.count() == 0 {
                 // The total may have changed since: only together do they count.
@@ -129,9 +176,7 @@ impl<'m> CounterTable<'m> {
         has_ended: impl Fn() -> bool,
     ) {
         while let Some(total) = occupant.total() {
-            self.complete(occupant, total);
-            let Some(cell) = self.cell_of(occupant, holder) else { return };
-            let cell = HeldCell::from_bits(cell.load(Acquire));
+            let Some(cell) = self.settled_cell(occupant, total, holder) else { return };
             let is_settled = occupant.total() == Some(total);
             if is_settled && (cell.count() == 0 || !has_ended()) {
                 return;

@@ -87,6 +87,7 @@ pub(super) fn leave(occupant: Occupant<'_>) -> Result<(), Lost> {
 
 impl<'m> CounterTable<'m> {
     /// Returns the counter of a hold, unless the slot has another occupant by now.
+    #[inline]
     pub(crate) fn occupant_of_hold(&self, receipt: &Receipt<'m>) -> Option<Occupant<'m>> {
         let occupant = Occupant::of(self.slot_at(self.index_of(receipt.column))?);
         let Occupant { meta, .. } = occupant;
@@ -118,9 +119,8 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Completes the last change of the counter in `occupant`, whose total was read as `total`. Must be called before the
-    /// total is replaced.
-    #[inline]
+    /// Completes the last change of the counter in `occupant`, whose total was read as `total`.
+    #[inline(never)]
     pub(crate) fn complete(&self, occupant: Occupant<'m>, total: HeldTotal) {
         // Without a cell, there was no change, or the slot has another occupant.
         let Some(word) = self.cell_of(occupant, total.holder()) else { return };
@@ -130,6 +130,30 @@ impl<'m> CounterTable<'m> {
             let _ = word.compare_exchange(cell.bits(), new.bits(), AcqRel, Acquire);
             fail_point!("hold.completed");
         }
+    }
+
+    /// Returns the cell of `holder` after the last change of the counter in `occupant`, whose total was read as `total`, is
+    /// completed. Must be called before the total is replaced. `None` if the holder has no cell.
+    #[inline(always)]
+    pub(crate) fn settled_cell(
+        &self,
+        occupant: Occupant<'m>,
+        total: HeldTotal,
+        holder: HolderNumber,
+    ) -> Option<HeldCell> {
+        let is_own = total.holder() == holder;
+        if !is_own {
+            self.complete(occupant, total);
+        }
+        let word = self.cell_of(occupant, holder)?;
+        let cell = HeldCell::from_bits(word.load(Acquire));
+        let Some(new) = cell.completed(total).filter(|_| is_own) else {
+            return Some(cell);
+        };
+        let swapped = word.compare_exchange(cell.bits(), new.bits(), AcqRel, Acquire);
+        fail_point!("hold.completed");
+        // If it fails, another process has completed the change.
+        Some(swapped.map_or_else(HeldCell::from_bits, |_| new))
     }
 
     /// Finds a block of a counter. `None` if the slot has another occupant by now.

@@ -10,6 +10,15 @@ use crate::table::words::slot::{Occupant, Slot};
 use crate::table::words::word::{Stamp, WindowCount};
 use crate::table::zone::counter_table::CounterTable;
 
+impl Occupant<'_> {
+    /// Returns whether other nodes are told of the counter of holds.
+    #[inline]
+    pub(crate) fn is_told(&self) -> bool {
+        let Slot { remote: [_, link], .. } = self.slot;
+        ToldLink::from_bits(link.load(Relaxed)).of(self.meta.generation()).is_some()
+    }
+}
+
 impl<'m> CounterTable<'m> {
     /// Returns the counter in which other nodes are told of the counter of holds in `hold`.
     pub(crate) fn told_of(&self, hold: Occupant<'m>) -> Option<Occupant<'m>> {

@@ -207,6 +207,7 @@ impl ToldLink {
     }
 
     /// Returns the slot and its generation; `None` without a link in the occupancy `own`.
+    #[inline]
     pub(crate) fn of(self, own: Generation) -> Option<(usize, Generation)> {
         let slot = ((self.0 >> 32) as usize).checked_sub(1)?;
         (self.0 as u16 == own.bits())
