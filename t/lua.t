@@ -237,6 +237,16 @@ subtest 'a limiter has the shape of resty.limit' => sub {
         end
         return delay, remaining
     END
+    is(lua('t.conn = rl.limiter { concurrent = 2 } return t.conn:incoming("c", true)'), 'true 0 1', 'requests under way, as in resty.limit.conn');
+    is(lua('return t.conn:incoming("c", false)'), 'true 0 2', 'one that is not committed');
+    is(lua('return t.conn:incoming("c", true)'), 'true 0 2', 'the second');
+    is(lua('return t.conn:incoming("c", true)'), 'true nil rejected', 'no more');
+    like($node->body('/metrics'), qr/^ratelimit_concurrent\{namespace="default"\} 2$/m, 'the metric');
+    is(lua('return t.conn:leaving("c")'), 'true true', 'one leaves');
+    is(lua('return t.conn:incoming("c", true)'), 'true 0 2', 'and another one comes');
+    is(lua('return t.conn:uncommit("c")'), 'true true', 'one is taken back');
+    is(lua('return t.conn:leaving("c")'), 'true true', 'the last leaves');
+    like(lua('return t.conn:leaving("c")'), qr/^true nil this worker has no request of the key under way/, 'and none is left');
     # Combines limiters as resty.limit.traffic does: all are called, the last one with commit; then the others commit.
     is(lua(<<"    END"), 'true 0 nil rejected 3 2', 'as resty.limit.traffic combines them');
         local one = rl.limiter { limit = 3, window = $year, window_type = "fixed" }
@@ -308,7 +318,8 @@ subtest 'a wrong argument throws an error that names it' => sub {
         ['new { strategy_opts = "x" }', 'strategy_opts'], ['limiter()', 'options'], ['limiter {}', 'limit'],
         ['limiter { limit = 5 }', 'window'], ['limiter { limit = "5", window = 60 }', 'limit'],
         ['limiter { limit = 5, window = 60, window_type = "x" }', 'window_type'], ['limiter { rate = -1 }', 'rate'],
-        ['limiter { rate = 5, burst = 0/0 }', 'burst'],
+        ['limiter { rate = 5, burst = 0/0 }', 'burst'], ['limiter { concurrent = 1.5 }', 'concurrent'],
+        ['limiter { concurrent = 1, limit = 5 }', 'limit'], ['limiter { concurrent = 1, window_type = "fixed" }', 'window_type'],
         ['limiter { limit = 100000.001, window = 60, window_type = "moving" }', 'limit'], ['limiter { limit = 1, window = 1, namespace = "none" }', 'unknown namespace']) {
         my ($call, $word) = @$_;
         like(lua("return rl.$call"), qr/^false (?:\S+: )?(?:invalid argument "$word"|$word)/, $call);

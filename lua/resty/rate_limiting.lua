@@ -42,6 +42,7 @@ if not pcall(ffi.typeof, "ngx_rate_limiting_api_t") then
             ngx_rate_limiting_str_t  window_type;
             double                   rate;
             double                   burst;
+            double                   concurrent;
         } ngx_rate_limiting_limit_t;
 
         typedef struct {
@@ -249,7 +250,7 @@ end
 local limiter = {}
 local limiter_mt = { __index = limiter }
 
--- delay, and what remains or, of a rate, the excess; nil, "rejected"; nil, an error
+-- delay, and what remains or, of a rate, the excess, or how many requests are under way; nil, "rejected"; nil, an error
 function limiter.incoming(self, key, commit, cost)
     if type(key) ~= "string" then
         return nil, wrong("key", "a string", key)
@@ -275,6 +276,9 @@ function limiter.incoming(self, key, commit, cost)
             local excess = result_place.rate - 1
             return result_place.delay, excess > 0 and excess or 0
         end
+        if self.is_of_concurrency then
+            return 0, result_place.rate
+        end
         return result_place.delay, result_place.remaining
     end
     if code == REJECTED then
@@ -293,6 +297,9 @@ function limiter.uncommit(self, key)
     end
     return nil, said()
 end
+
+-- A request of the key ends: true; nil, an error. For a limiter of concurrent requests, uncommit does the same.
+limiter.leaving = limiter.uncommit
 
 -- Options. A pointer in a structure keeps nothing: what the structures of a call point to is in its list `anchors`.
 
@@ -352,6 +359,7 @@ local namespace_options = {
 
 local limiter_options = {
     namespace = true, limit = true, window = true, window_type = true, rate = true, burst = true,
+    concurrent = true,
 }
 
 -- A value of a store's option, as nginx.conf would say it.
@@ -443,7 +451,7 @@ local function new_limiter(instance, options)
     local anchors = {}
     set_string(anchors, given.name, options, "namespace")
     set_string(anchors, given.window_type, options, "window_type")
-    for _, name in ipairs { "limit", "rate", "burst" } do
+    for _, name in ipairs { "limit", "rate", "burst", "concurrent" } do
         set_number(given, options, name)
     end
     if type(options.window) == "string" then
@@ -459,6 +467,7 @@ local function new_limiter(instance, options)
         handle = handle_place[0],
         is_synchronous = code == WAIT,
         is_of_rate = given.rate > 0,
+        is_of_concurrency = given.concurrent > 0,
     }, limiter_mt)
 end
 

@@ -86,7 +86,7 @@ typedef struct {
     { sizeof(ngx_rate_limiting_options_t), { 0, NULL }, { 0, NULL }, -1.0,    \
       { 0, NULL }, { 0, NULL }, NULL, 0, NULL, 0 }
 
-/* What a limiter is made of: either `limit` and `window`, or `rate`. */
+/* What a limiter is made of: `limit` and `window`, or `rate`, or `concurrent`. */
 typedef struct {
     size_t                   size;         /* of this structure */
     ngx_rate_limiting_str_t  name;         /* of a namespace; empty: "default" */
@@ -95,11 +95,12 @@ typedef struct {
     ngx_rate_limiting_str_t  window_type;  /* as of nginx.conf; empty: "sliding" */
     double                   rate;         /* hits a second */
     double                   burst;        /* hits above the rate */
+    double                   concurrent;   /* requests at the same time */
 } ngx_rate_limiting_limit_t;
 
 #define NGX_RATE_LIMITING_LIMIT                                               \
     { sizeof(ngx_rate_limiting_limit_t), { 0, NULL }, 0.0, 0.0, { 0, NULL },  \
-      0.0, 0.0 }
+      0.0, 0.0, 0.0 }
 
 /* What came of hits.  For increments, all but the rate is 0. */
 typedef struct {
@@ -186,7 +187,10 @@ typedef struct {
         double cost, int commit, ngx_rate_limiting_result_t *result,
         char *error, size_t error_size);
 
-    /* Gives back what this worker last committed of a key, if its window has not ended since. */
+    /*
+     * Gives back what this worker last committed of a key, if its window has not ended since.  Of a limiter
+     * of `concurrent`: a request of the key, which this worker has committed, ends.
+     */
     int (*uncommit)(ngx_rate_limiting_handle_t limiter, const void *key, size_t key_len,
         char *error, size_t error_size);
 

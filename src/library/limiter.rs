@@ -1,17 +1,18 @@
 //! Limiters by key, with an interface like OpenResty's `resty.limit.*`.
 
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::asking::{StoreDecisions, block_on};
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
 use crate::engine::functions::arguments::{self, ArgumentError};
-use crate::engine::{AskedHits, Committed, Incoming, Limiter, Machine};
+use crate::engine::{AskedHits, Committed, Env as _, Incoming, Limiter, Machine};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::DEFAULT_NAMESPACE;
-use crate::table::{InTable, WithTable};
+use crate::policy::namespace::SyncMode;
+use crate::table::{HeldSweep, InTable, LOOK_EVERY, WithTable};
 
 /// Options of a [`RateLimiter`].
 #[derive(Clone, Debug)]
@@ -24,6 +25,7 @@ pub struct LimiterOptions {
 enum Admits {
     Windows { limit: f64, window: Duration, window_type: WindowType },
     Rate { rate: f64, burst: f64 },
+    Concurrent(f64),
 }
 
 /// The way in which a window counts hits.
@@ -48,6 +50,8 @@ pub struct RateLimiter {
     limiter: WithTable<LimiterInTable>,
     /// Decisions of the store; `None` if it does not decide.
     decisions: Option<Arc<StoreDecisions>>,
+    /// The time of the last look for processes that have ended, and their holds.
+    sweep: Mutex<(Option<Duration>, HeldSweep)>,
 }
 
 #[derive(Debug)]
@@ -97,11 +101,19 @@ impl LimiterOptions {
         LimiterOptions { namespace: DEFAULT_NAMESPACE.into(), admits: Admits::Rate { rate, burst } }
     }
 
-    /// Sets the type of the window. A limit by a rate has no window.
+    /// Creates the options of a limit of `most` requests at the same time. Each admitted request ends with
+    /// [`RateLimiter::leaving`]; what a process held that has ended is given back within a second of another one's calls.
+    /// Only in namespaces without a store.
+    pub fn concurrent(most: u32) -> LimiterOptions {
+        let admits = Admits::Concurrent(most.into());
+        LimiterOptions { namespace: DEFAULT_NAMESPACE.into(), admits }
+    }
+
+    /// Sets the type of the window. Other limits have no window.
     pub fn window_type(self, window_type: WindowType) -> Self {
         let admits = match self.admits {
             Admits::Windows { limit, window, .. } => Admits::Windows { limit, window, window_type },
-            rate @ Admits::Rate { .. } => rate,
+            other @ (Admits::Rate { .. } | Admits::Concurrent(_)) => other,
         };
         LimiterOptions { admits, ..self }
     }
@@ -127,10 +139,11 @@ impl LimiterOptions {
                 let burst = arguments::hits("burst", burst)?;
                 (Limit::per_second(&namespace.name, hits, burst), hits)
             }
+            Admits::Concurrent(most) => arguments::concurrent_limit(&namespace.name, most)?,
         };
         check_algorithm(limit.algorithm, namespace, decisions.as_deref())?;
         let limiter = namespace.keep(|namespace| Limiter::new(&namespace, limit, hits))?;
-        Ok(RateLimiter { limiter, decisions })
+        Ok(RateLimiter { limiter, decisions, sweep: Mutex::default() })
     }
 }
 
@@ -141,7 +154,9 @@ fn check_algorithm(
     decisions: Option<&StoreDecisions>,
 ) -> Result<(), ArgumentError> {
     let decides = || decisions.is_some_and(|it| it.are_by(algorithm));
-    if namespace.sync.goes_with(algorithm, decides) {
+    // No sync of the library tells other nodes what is under way.
+    let is_told = namespace.sync == SyncMode::Local || !algorithm.is_of_concurrency();
+    if is_told && namespace.sync.goes_with(algorithm, decides) {
         return Ok(());
     }
     let (argument, given) = arguments::algorithm_argument(algorithm);
@@ -228,7 +243,33 @@ impl RateLimiter {
         }
     }
 
+    /// Ends a request of `key` that [`RateLimiter::incoming`] has admitted in this process, under a limit of concurrent
+    /// requests. Returns false if there is none.
+    pub fn leaving(&self, key: impl AsRef<[u8]>) -> bool {
+        let limiter = self.limiter.get();
+        limiter.is_of_concurrency() && limiter.leaving(key.as_ref(), &Machine)
+    }
+
+    /// Gives back what ended processes held, if nobody of this process has looked for a while.
+    #[cold]
+    fn look_at_holders(&self) {
+        let Ok(mut sweep) = self.sweep.try_lock() else { return };
+        let (last, sweep) = &mut *sweep;
+        let now = Machine.uptime();
+        if last.is_some_and(|last| now.saturating_sub(last) < LOOK_EVERY) {
+            return;
+        }
+        *last = Some(now);
+        let table = self.limiter.get().bound().table();
+        if table.look_at_holders(sweep) {
+            while table.sweep_holds(sweep, &Machine) {}
+        }
+    }
+
     fn decide_here(&self, asked: AskedHits<'_>) -> Decision<'_> {
+        if self.limiter.get().is_of_concurrency() {
+            self.look_at_holders();
+        }
         let (incoming, committed) = self.limiter.get().incoming(asked, &Machine);
         Decision::new(incoming, committed, None)
     }

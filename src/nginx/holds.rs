@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::conf::{Lent, MainConf};
 use super::event_loop::{EventTimer, NgxClock, OfEventLoop, measured};
 use super::log::Log;
+use super::sync;
 use crate::table::{CounterTable, HeldSweep, LOOK_EVERY};
 
 /// The timer of this worker, and its sweeps.
@@ -25,6 +26,14 @@ pub(super) fn start(conf: &'static MainConf, log: Log<'static>) {
     timer.set(1);
     let tables = conf.tables().map(|table| (table, HeldSweep::default())).collect();
     *SWEEPS.0.borrow_mut() = Some(Sweeps { timer, tables, _lent: conf.lend() });
+}
+
+/// Starts to look after the holds of callers of the library, in a worker that does not yet.
+pub(super) fn start_if_serving(conf: &'static MainConf) {
+    let is_started = SWEEPS.0.borrow().is_some();
+    if let Some(log) = sync::log().filter(|_| !is_started) {
+        start(conf, log);
+    }
 }
 
 /// Ends the timer.

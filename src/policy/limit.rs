@@ -70,6 +70,16 @@ impl Limit {
         }
     }
 
+    /// Creates a limit on how many requests are under way in `namespace`.
+    pub fn concurrent(namespace: &str) -> Limit {
+        Limit {
+            name: format!("{namespace}-concurrent").into(),
+            size: WindowSize::MIN,
+            algorithm: Algorithm::Concurrency,
+            burst: Burst::default(),
+        }
+    }
+
     /// Returns the maximum number of hits: `told`, or the capacity of a bucket with the rate `told`.
     #[inline]
     pub fn most(&self, told: Hits) -> Hits {

@@ -61,8 +61,7 @@ impl<'r> Rewriter<'r> {
             }
             if directive.name().starts_with(b"limit_conn") && file.context(directive).is_in_http {
                 self.has_limits = true;
-                let text =
-                    "limit_conn stays: nginx limits connections as before, on each node by itself";
+                let text = "limit_conn stays, on each node by itself; \"ratelimit concurrent=n\" can take its place";
                 self.remarks.push(Remark {
                     place: file.place(directive),
                     text: text.into(),

@@ -35,9 +35,10 @@ impl core::error::Error for ArgumentError {}
 
 /// Returns the argument that selects this algorithm and its value, for an [`ArgumentError`].
 pub fn algorithm_argument(algorithm: Algorithm) -> (&'static str, String) {
-    match algorithm.is_of_rates() {
-        true => ("rate", "a number".into()),
-        false => ("window_type", format!("\"{}\"", algorithm.name())),
+    match algorithm {
+        Algorithm::Bucket => ("rate", "a number".into()),
+        Algorithm::Concurrency => ("concurrent", "a number".into()),
+        _ => ("window_type", format!("\"{}\"", algorithm.name())),
     }
 }
 
@@ -141,6 +142,22 @@ pub fn window_limit(
         return Err(ArgumentError::new("window_type", expected, given));
     }
     Ok((Limit::in_windows(counted.0, size, algorithm), hits))
+}
+
+/// Creates the limit of `concurrent` requests that are under way in `namespace`.
+///
+/// # Errors
+///
+/// The number is not a whole one that a counter can hold.
+pub fn concurrent_limit(namespace: &str, concurrent: f64) -> Result<(Limit, Hits), ArgumentError> {
+    let most = Algorithm::Concurrency.max_limit();
+    let hits = difference("concurrent", concurrent).ok();
+    let hits = hits.filter(|it| (Hits::ONE..=most).contains(it) && concurrent.fract() == 0.0);
+    let limit = hits.map(|hits| (Limit::concurrent(namespace), hits));
+    limit.ok_or_else(|| {
+        let expected = format!("a whole number from 1 to {most}");
+        ArgumentError::new("concurrent", &expected, concurrent)
+    })
 }
 
 /// Converts a number of hits.

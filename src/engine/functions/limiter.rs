@@ -77,7 +77,10 @@ impl<'k> AskedHits<'k> {
 impl<'m> Limiter<'m> {
     /// Creates a limiter in `namespace` that admits `hits`, or hits at this rate.
     pub fn new(namespace: &Namespace<'m>, limit: Limit, hits: Hits) -> Self {
-        namespace.record_counted(limit.algorithm, limit.size, hits);
+        // A reset does not reach requests that are under way.
+        if !limit.algorithm.is_of_concurrency() {
+            namespace.record_counted(limit.algorithm, limit.size, hits);
+        }
         Limiter { bound: BoundLimit::new(limit, namespace, []), hits, counts_rejected: false }
     }
 
@@ -86,6 +89,18 @@ impl<'m> Limiter<'m> {
     pub fn unlimited(namespace: &Namespace<'m>, size: WindowSize) -> Self {
         let limit = Limit::in_windows(namespace.name(), size, Algorithm::Sliding);
         Limiter { counts_rejected: true, ..Limiter::new(namespace, limit, Hits::MAX) }
+    }
+
+    /// Returns whether this limits how many requests are under way.
+    #[inline]
+    pub fn is_of_concurrency(&self) -> bool {
+        self.bound.limit.algorithm.is_of_concurrency()
+    }
+
+    /// Releases a request of `key` that this process holds, which ends. Returns `false` if it holds none.
+    pub fn leaving(&self, key: &[u8], clock: &impl Clock) -> bool {
+        let name = counted_name(key, None);
+        self.bound.release_key(self.bound.table().key(&name), self.hits, clock)
     }
 
     /// Returns whether `other` decides about the same counters in the same way.
@@ -110,6 +125,11 @@ impl<'m> Limiter<'m> {
         let name = counted_name(asked.key, None);
         let key = self.bound.table().key(&name);
         let mut evaluation = Evaluation::new(OneCharge(None), self.counts_rejected);
+        // A request is one, whatever it costs.
+        let asked = match self.is_of_concurrency() {
+            true => AskedHits { cost: Hits::ONE, ..asked },
+            false => asked,
+        };
         if asked.commit {
             evaluation.charge(&self.bound, self.hits, &key, asked.cost, clock);
         } else {

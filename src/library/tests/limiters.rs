@@ -110,3 +110,22 @@ fn a_window_of_the_calendar_is_fixed() {
         assert!(calendar_window(text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn as_many_as_the_limit_are_under_way() {
+    let instance = local();
+    let limiter = instance.limiter(&LimiterOptions::concurrent(2)).unwrap();
+    let ask = |commit| {
+        let decision = limiter.incoming("k", commit).unwrap();
+        (decision.is_admitted, decision.rate)
+    };
+    assert_eq!([ask(true), ask(false), ask(true)], [(true, 1.0), (true, 2.0), (true, 2.0)]);
+    assert_eq!(ask(true), (false, 2.0));
+    assert!(limiter.leaving("k"));
+    let last = limiter.incoming("k", true).unwrap();
+    assert!(last.is_admitted && last.uncommit());
+    assert!(limiter.leaving("k") && !limiter.leaving("k") && !limiter.leaving("other"));
+    assert_eq!(ask(true), (true, 1.0));
+    let wrong = instance.limiter(&LimiterOptions::concurrent(0)).unwrap_err().to_string();
+    assert!(wrong.contains("a whole number from 1 to 1048575, not 0"), "{wrong}");
+}

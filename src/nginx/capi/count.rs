@@ -147,7 +147,10 @@ pub(super) unsafe extern "C" fn incoming(
             return Err(is_synchronous(namespace, "incoming_async"));
         }
         let (incoming, committed) = limiter.limiter.incoming(asked, &NgxClock);
-        limiter.remember(committed);
+        // Of requests that are under way, this worker's are known by key.
+        if !limiter.limiter.is_of_concurrency() {
+            limiter.remember(committed);
+        }
         Ok(tell(&incoming, result))
     };
     // SAFETY: by the contract in the header.
@@ -167,6 +170,14 @@ pub(super) unsafe extern "C" fn uncommit(
     let refund = |main: &'static MainConf| {
         let key = arguments::key(key)?;
         let limiter = main.library().limiter(limiter)?;
+        if limiter.limiter.is_of_concurrency() {
+            return match limiter.limiter.leaving(key, &NgxClock) {
+                true => Ok(OK),
+                false => Err(LibraryError::Unknown(
+                    "this worker has no request of the key under way".into(),
+                )),
+            };
+        }
         let committed = limiter.take_committed(key);
         match committed.is_some_and(|it| it.give_back(Some(&TellBroker))) {
             true => Ok(OK),

@@ -46,6 +46,8 @@ pub(super) struct RawLimit {
     pub(super) window_type: RawStr,
     pub(super) rate: f64,
     pub(super) burst: f64,
+    /// Absent in the structure of callers that were compiled with an older header.
+    pub(super) concurrent: f64,
 }
 
 /// `ngx_rate_limiting_result_t`

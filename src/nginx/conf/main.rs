@@ -2,6 +2,7 @@
 
 mod workers;
 
+use core::cell::Cell;
 use core::time::Duration;
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -79,6 +80,8 @@ pub(crate) struct MainConf {
     lent: Arc<Lent>,
     /// State of the library's callers.
     library: Library,
+    /// Whether callers of the library limit how many requests are under way.
+    expects_holds: Cell<bool>,
     /// Synced namespaces that callers of the library have defined since the zones were mapped.
     pub(super) late: LateNamespaces,
 }
@@ -212,9 +215,14 @@ impl MainConf {
         self.configuration().has_deferred
     }
 
-    /// Returns whether any rule limits how many requests are under way.
+    /// Returns whether any rule or caller of the library limits how many requests are under way.
     pub(crate) fn has_holds(&self) -> bool {
-        self.configuration().has_holds()
+        self.expects_holds.get() || self.configuration().has_holds()
+    }
+
+    /// Records that callers of the library limit how many requests are under way.
+    pub(crate) fn expect_holds(&self) {
+        self.expects_holds.set(true);
     }
 
     /// Returns the name of a namespace's store; `None` without one.

@@ -247,7 +247,7 @@ impl MainConf {
             sync: conf.options.sync,
             sizes: &conf.window_sizes,
             stats: table.namespace_stats(index),
-            under_way: conf.has_holds.then(|| table.held_in(index)),
+            under_way: (conf.has_holds || self.has_holds()).then(|| table.held_in(index)),
             syncs: state.map(|state| state.stats()),
             nodes: state.map(|state| state.nodes()),
             pending,
