@@ -82,6 +82,54 @@ subtest 'requests of one connection are counted each' => sub {
     stop();
 };
 
+# Each kind of rule admits four requests, however they make their subrequests. `rate` is what the API then finds.
+for my $case (
+    ['limit=4/366d',                                 'window=366d'],
+    ['limit=4/366d window=moving',                   'window=366d&window_type=moving'],
+    ['limit=4/366d window=elastic',                  'window=366d&window_type=elastic'],
+    ['rate=1/366d burst=3',                          'rate=1/366d&burst=3'],
+    ['limit=4/month',                                'window=month'],
+    ['limit=4/366d limit=9/365d window=fixed',       'window=365d'],
+    ['limit=9/366d; ratelimit limit=4/365d window=moving', 'window=366d'],
+    ['limits=$four window=fixed; ratelimit limit=99/366d counter=x', 'window=366d'],
+    ['limit=8/366d cost=2 window=fixed',             'window=366d', 8],
+    ['limit=4/366d charge=$one window=moving',       'window=366d&window_type=moving'],
+    ['limit=4/366d charge=$one window=elastic',      'window=366d&window_type=elastic'],
+    ['rate=1/366d burst=3 charge=$one',              'rate=1/366d&burst=3'],
+    ['limit=8/366d cost=1 charge=2 window=moving',   'window=366d&window_type=moving', 8],
+    ['limit=4/366d window=fixed unless=$zero status=499', 'window=366d', 4, 499],
+    ['limit=4/366d window=moving; ratelimit_count_rejected on', 'window=366d&window_type=moving', 8],
+    ['limit=4/366d; ratelimit_phase precontent; ratelimit_message text/plain no', 'window=366d'],
+) {
+    my ($limit, $counter, $rate, $status) = @$case;
+    $rate   //= 4;
+    $status //= 429;
+    subtest "each request is decided on once: $limit" => sub {
+        start(limit => $limit, http => 'map $arg_x $four { default 4/366d; } map $status $one { volatile; default 1; } map $arg_x $zero { default 0; }');
+        my @answers = map { ask("/$_") } (sort keys %captures) x 2;
+        is(join(', ', map { $_->{body} } @answers), join(', ', ('200 200 200') x 4, ("$status $status $status") x 4), 'four are admitted');
+        is(join(' ', map { $_->{head} =~ /\r\nStatus: (\w+)/ } @answers), join(' ', ('PASSED') x 4, ('REJECTED') x 4), 'as they are told');
+        is_deeply([map { scalar(() = $_->{head} =~ /\r\nRateLimit: /g) } @answers], [(1) x 8], 'by one header');
+        is_deeply([map { scalar(() = $_->{head} =~ /\r\nRetry-After: /g) } @answers], [(0) x 4, (1) x 4], 'and when to come again');
+        my $body = $node->body("/api/namespaces/default/keys/k?$counter");
+        like($body, qr/"rate":$rate,/, 'the key has their hits');
+        stop();
+    };
+}
+
+subtest 'a request with subrequests is under way until it ends' => sub {
+    my $code = 'if ngx.var.arg_wait then ngx.sleep(30) end add(capture("/limited")) done()';
+    start(limit => 'concurrent=2', server => lua('/waits', "add(capture('/limited'), capture('/limited')) $code"));
+    my @held = map { request('/waits?wait=1') } 1, 2;
+    my $under_way = sub { $node->body('/metrics') =~ /^ratelimit_concurrent\{namespace="default"\} (\d+)$/m ? $1 : 'none' };
+    $node->wait_for('two requests', sub { $under_way->() == 2 });
+    is(ask('/own')->{body}, '429 429 429', 'a third is rejected');
+    close $_ for splice @held;
+    $node->wait_for('their end', sub { $under_way->() == 0 });
+    is(ask('/beside')->{body}, '200 200 200', 'one that comes later is not');
+    $node->stop;
+};
+
 subtest 'variables within a subrequest are those of the decision' => sub {
     start(limit => 'limit=9/366d window=fixed', server => 'location = /limited { '
         . 'ratelimit limit=9/366d window=fixed key=k; content_by_lua_block { ngx.print(ngx.var.ratelimit_remaining, ngx.var.ratelimit_key) } }'
