@@ -393,7 +393,7 @@ fn memory_per_key_is_bounded() {
     const LEN: usize = 10 << 20;
     // The key at which the first eviction happens is random.
     const TABLES: u64 = 8;
-    for (is_synced, at_most) in [(false, 128), (true, 192)] {
+    for (is_synced, at_most) in [(false, 128), (true, 200)] {
         let mut keys = 0;
         for secret in 0..TABLES {
             let shared = SharedTable::with_secret(LEN, [secret, 7]);
