@@ -90,6 +90,23 @@ done
 contestant ours-3-limits-same same "$ours" \
     "${rule%;} limit=1000000000/2h limit=1000000000/3h; ratelimit_headers off;"
 
+# Further parameters of a rule; of a ban, before it begins and while it lasts.
+# shellcheck disable=SC2016
+{
+    contestant ours-unless-same same "$ours" "${rule%;} unless=\$arg_x; ratelimit_headers off;"
+    contestant ours-month-same same "$ours" \
+        'ratelimit_key $arg_k; ratelimit limit=1000000000/month tz=Europe/Berlin; ratelimit_headers off;'
+    contestant ours-list-same same "$ours ratelimit_namespace listed { window_sizes 1h; } map \$arg_l \$list { default 1000000000/1h; }" \
+        'ratelimit_key $arg_k; ratelimit listed limits=$list; ratelimit_headers off;'
+    contestant ours-own-dry-run-same same "$ours" "${rule%;} dry_run=on; ratelimit_headers off;"
+    contestant ours-estimate-same same "$ours" "${rule%;} cost=5 charge=3; ratelimit_headers off;"
+    contestant ours-ban-same same "$ours" "${rule%;} ban=1h; ratelimit_headers off;"
+    refused='ratelimit_key $arg_k; ratelimit_headers off; ratelimit_log_level off; ratelimit limit=1/1h'
+    contestant ours-rejected-same same "$ours" "$refused;"
+    contestant ours-message-same same "$ours" "$refused; ratelimit_message application/json '{\"key\": \"\$ratelimit_key\"}';"
+    contestant ours-banned-same same "$ours" "$refused ban=1h;"
+}
+
 # call NAME RULE LUA: a call of the library, by which a request is counted as by the rule of the contestant
 # RULE: a limiter returns the values of the headers. `lim` is a limiter with the same limit.
 calls=(ours-same ours-ietf-same)

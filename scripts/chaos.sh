@@ -27,6 +27,10 @@
 # that there is nothing grave in a log, and no password, and that no answer of a node whose workers
 # were left alone took 5 s.
 #
+# In the same namespace, a window of the calendar is counted, estimates are replaced by what the response says, keys are
+# banned, and requests are under way: in the end, all nodes know the same bans, and nothing is under way. A worker that is
+# killed just after a response may leave its estimate.
+#
 # Synchronous requests. These totals are of the namespace `api`, which is synced periodically. In
 # another one, `now`, the store decides about each request (`sync_rate 0`), and a request without a
 # decision in time is answered with 503 (`on_error deny`). Such a request may count or not, like one

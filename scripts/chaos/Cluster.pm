@@ -80,7 +80,7 @@ sub configuration {
         map { ("ask-$_-${days}d" => "$_ $ask" . ($_ eq 'api' ? '' : ' window=fixed')) } @NAMESPACES;
     } @DAYS;
     my %others = Load::asks();
-    $asks{"ask-now-$_"} = $others{$_} for keys %others;
+    $asks{"ask-$_"} = $others{$_} for keys %others;
     my $timeout    = $self->{store}->can('decides_within') ? $self->{store}->decides_within : '100ms';
     my %namespaces = (
         api  => "store for_api; sync_rate $self->{sync_rate}{$number}; on_loss share;",

@@ -29,6 +29,9 @@ END {
 # store decides; a node of `held` may reserve hits.
 my %outcomes = (api => [qw(200 429 lost)], map { $_ => [qw(200 429 503 lost)] } qw(now held));
 
+# The cost with which a request is admitted whose response says another one, in thousandths of a hit.
+use constant ESTIMATE => 2000;
+
 # The limits of synchronous counters, in hits.
 my %limits = ('now 366d' => 1_000_000, 'now 360d' => 200, 'now 300d' => 2, 'held 366d' => 200);
 
@@ -50,6 +53,11 @@ my %rules = (
     now   => {rule => synchronous('366d') . ' cost=$arg_c',                     counts => ['now 366d']},
     crowd => {rule => synchronous('360d'),                                      counts => ['now 360d']},
     few   => {rule => synchronous('300d'),                                      counts => ['now 300d']},
+    month => {rule => 'api limit=1000000/month tz=Asia/Kathmandu',              counts => ['api month']},
+    # The cost of the response replaces the one with which a request is admitted.
+    later => {rule => 'api limit=1000000/366d cost=' . ESTIMATE / 1000 . ' charge=$arg_c', counts => ['api 366d']},
+    ban   => {rule => 'api limit=1/1h ban=1h',                                  counts => []},
+    under => {rule => 'api concurrent=2',                                       counts => []},
     held  => {rule => "held limit=$limits{'held 366d'}/366d window=fixed",      counts => ['held 366d']},
 );
 
@@ -85,12 +93,13 @@ sub rules {
     return map { $_ => $rules{$_}{rule} } @names;
 }
 
-# Returns the locations for counters of `now` with these algorithms, by window name.
+# Returns the locations for counters of windows that are not of days, by namespace and window.
 sub asks {
-    return if $decided ne 'all';
-    return map {
+    my %asks = ('api-month' => "$rules{month}{rule} cost=0");
+    return %asks if $decided ne 'all';
+    return %asks, map {
         my $algorithm = $_;
-        map { ("$algorithm-${_}d" => rule_of($algorithm, $_, 1000) . ' cost=0') } keys %limits_of_days;
+        map { ("now-$algorithm-${_}d" => rule_of($algorithm, $_, 1000) . ' cost=0') } keys %limits_of_days;
     } keys %algorithms;
 }
 
@@ -220,10 +229,14 @@ sub request {
     my $second = int $now;
     my $which  = int rand $kinds{$decided};
     return ('hit',   "$prefix-hot", 1000)                        if $which < 20;
-    return ('hit',   $prefix . '-k' . int(rand 200), 1000)       if $which < 45;
+    return ('hit',   $prefix . '-k' . int(rand 200), 1000)       if $which < 35;
+    return ('later', $prefix . '-l' . int(rand 40), 1 + int rand 5000) if $which < 40;
+    return ('month', $prefix . '-m' . int(rand 20), 1000)        if $which < 45;
     return ('both',  $prefix . '-k' . int(rand 200), 1 + int rand 5000) if $which < 80;
     return ('tight', $prefix . '-t' . int(rand 20), 1000)        if $which < 95;
-    return ('short', 's' . int(rand 20), 1000)                   if $which < 100;
+    return ('short', 's' . int(rand 20), 1000)                   if $which < 98;
+    return ('under', 'u' . int(rand 3), 0)                       if $which < 99;
+    return ('ban',   $prefix . '-b' . int(rand 40), 0)           if $which < 100;
     return ('now',   "$prefix-$second-" . int(rand 10), 1 + int rand 5000) if $which < 112;
     return ('few',   $prefix . '-' . int(5 * $now), 1000)        if $which < 120;
     return ('crowd', "$prefix-crowd", 1000)                      if $which < 125;
@@ -237,8 +250,9 @@ sub listen {
     my ($self, $slot) = @_;
     my $ended = !sysread $slot->{socket}, $slot->{answer}, 65536, length($slot->{answer} // '');
     if (!$slot->{asked}) {
-        # An idle connection was closed.
+        # An idle connection was closed: perhaps by a kill just after the response, before the log phase.
         close delete $slot->{socket};
+        $self->doubt($slot) if ($slot->{location} // '') eq 'later';
         return;
     }
     my ($status) = $slot->{answer} =~ m{^HTTP/1\.1 (\d+).*\r\n\r\n\z}s;
@@ -246,6 +260,16 @@ sub listen {
     $self->note($slot, $status // 'lost');
     if ($ended || $slot->{answer} =~ /\r\nConnection: close\r\n/) { close delete $slot->{socket} }
     $slot->{next} = delete($slot->{asked}) + $self->{pause} * (0.5 + rand 1);
+}
+
+# Records that the response of a connection's last request may not have replaced its estimate.
+sub doubt {
+    my ($self, $slot) = @_;
+    return if (delete $slot->{outcome} // '') ne '200';
+    my $counter = $self->{counters}{"api 366d $slot->{key}"};
+    my $more    = $slot->{cost} - ESTIMATE;
+    $counter->{answered} -= max($more, 0);
+    $counter->{open}     += abs $more;
 }
 
 # Writes a request into the ledger.
@@ -256,14 +280,18 @@ sub note {
     my $requests = $self->{requests}{$namespace};
     die "unexpected status $outcome of $slot->{location}\n" if !defined $requests->{$outcome};
     $requests->{$outcome}++;
-    my $now = time;
+    $slot->{outcome} = $outcome;
+    my $now  = time;
+    my $cost = $slot->{cost};
+    # Of a request without a response, the estimate may stay.
+    $cost = max($cost, ESTIMATE) if $slot->{location} eq 'later' && $outcome ne '200';
     push @{$self->{slow}}, [$namespace, $slot->{asked}, $now] if $now - $slot->{asked} > SLOW;
     $self->{error} = $now if $outcome eq '503';
     for my $count (@{$rule->{counts}}) {
         my $counter = $self->{counters}{"$count $slot->{key}"} //= {answered => 0, open => 0, rejected => 0};
-        if    ($outcome eq '200') { $counter->{answered} += $slot->{cost} }
+        if    ($outcome eq '200') { $counter->{answered} += $cost }
         elsif ($outcome eq '429') { $counter->{rejected}++ }
-        else                      { $counter->{open} += $slot->{cost} }
+        else                      { $counter->{open} += $cost }
     }
 }
 

@@ -48,6 +48,7 @@ my %sum;          # by namespace, what was compared; see `add_up`
 my %slowest = (api => 0, now => 0, held => 0);
 my $latest_error = 0;
 my $late_rounds  = 0;
+my $banned       = 0;   # keys that all nodes know to be banned
 
 $cluster->{store}->keep(0);
 $cluster->start_node($_) for $cluster->numbers;
@@ -194,6 +195,8 @@ sub check {
     }
     report($round, $bounds, $found, @wrong) if @wrong;
     check_metrics();
+    check_bans($round);
+    check_concurrency($round);
     for my $namespace (@Cluster::NAMESPACES) {
         add_up($namespace, $kind, $ledger, $bounds, $found);
     }
@@ -313,6 +316,35 @@ sub check_metrics {
     }
 }
 
+# All nodes know the same bans.
+sub check_bans {
+    my ($round) = @_;
+    my $bans = sub {
+        my ($number) = @_;
+        my $text = $cluster->{node}{$number}->body('/api/namespaces/api/bans');
+        return join ' ', sort $text =~ /"key":"(r$round-[^"]*)"/g;
+    };
+    my ($deadline, @known) = (time + 30);
+    do {
+        @known = map { $bans->($_) } $cluster->numbers;
+    } while (uniq(@known) > 1 && time < $deadline);
+    push @troubles, "round $round: nodes know different bans: " . join '; ', @known if uniq(@known) > 1;
+    $banned += () = $known[0] =~ /\S+/g;
+}
+
+# Nothing is under way any more, whatever was killed.
+sub check_concurrency {
+    my ($round) = @_;
+    for my $number ($cluster->numbers) {
+        my ($deadline, %metrics) = (time + 10);
+        do {
+            %metrics = $cluster->metrics($number);
+        } while ($metrics{'ratelimit_concurrent{namespace="api"}'} && time < $deadline);
+        my $under_way = $metrics{'ratelimit_concurrent{namespace="api"}'} // 'unknown';
+        push @troubles, "round $round: $under_way requests are under way on node $number" if $under_way ne '0';
+    }
+}
+
 # The end.
 
 # In windows of 5 s, nodes agree on the current count, unless their clocks differ.
@@ -369,6 +401,7 @@ sub summary {
     printf "    counters compared: %d, of which %d without a lost request\n",
         @{$sum{api}}{qw(counters exact)};
     print "    rounds in which hits of nodes that ended may be lost: $late_rounds\n" if $late_rounds;
+    print "    banned keys: $banned\n";
     print '    ', slowest('api'), "\n";
     summary_of_decisions() if $sum{now};
     printf "cycles: %d, and %d that failed\n", @{$cluster->{cycles}}{qw(ok error)};
