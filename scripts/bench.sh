@@ -275,7 +275,7 @@ http {
 END
 }
 
-# instructions COUNT KEYS PAUSE: sets `total` to those of an nginx process that answers COUNT requests, and
+# instructions COUNT KEYS PAUSE STATUS: sets `total` to those of an nginx process that answers COUNT requests, and
 # `own` to those of the module.
 instructions() {
     local out=$prefix/callgrind.out log=$prefix/log i
@@ -287,7 +287,7 @@ instructions() {
         ! port_in_use "$port" || break
         sleep 0.1
     done
-    "$root/scripts/bench/requests.pl" "$port" "$1" "$2" "$3" || { cat "$log" >&2; die "no answer"; }
+    "$root/scripts/bench/requests.pl" "$port" "$1" "$2" "$3" "$4" || { cat "$log" >&2; die "no answer"; }
     # A signal just before nginx sleeps does not wake it, so it is sent when nginx is idle, and again.
     sleep 0.2
     while kill -QUIT "$server" 2>/dev/null; do sleep 0.5; done
@@ -300,14 +300,15 @@ instructions() {
 
 # instructions_of CONTESTANT: sets `each` and `own` to those of one request.
 instructions_of() {
-    local few few_own pause=0
+    local few few_own pause=0 status=200
     # Requests of one millisecond share an entry of a log: without a pause, their number would depend on the machine.
     [[ $1 != *-moving-* ]] || pause=0.002
+    [[ $1 != *-@(rejected|message|banned)-* ]] || status=429
     write_conf "$1" >"$prefix/bench.conf"
     nginx_test "$nginx" "$prefix" "$prefix/bench.conf" || die "$1: nginx refuses its configuration"
-    instructions "$requests" "${keys[$1]}" $pause
+    instructions "$requests" "${keys[$1]}" $pause $status
     few=$total few_own=$own
-    instructions $((5 * requests)) "${keys[$1]}" $pause
+    instructions $((5 * requests)) "${keys[$1]}" $pause $status
     each=$(((total - few) / (4 * requests)))
     own=$(((own - few_own) / (4 * requests)))
 }

@@ -1,16 +1,16 @@
 #!/usr/bin/env perl
 # Sends a number of requests over one keep-alive connection, one after the other, and dies unless
-# each response is 200. It is used to count instructions, because it sends the same bytes every time,
+# each response has the expected status. It is used to count instructions, because it sends the same bytes every time,
 # which no load generator guarantees.
 #
-#   requests.pl PORT COUNT same|new [PAUSE]      the key (argument k): always the same, or always new;
-#                                               seconds between two requests, 0 by default
+#   requests.pl PORT COUNT same|new PAUSE STATUS   the key (argument k): always the same, or always new; seconds between
+#                                                 two requests; the status of all but the first response, which is 200
 use strict;
 use warnings;
 use IO::Socket::INET;
 use Time::HiRes qw(sleep);
 
-my ($port, $count, $keys, $pause) = @ARGV;
+my ($port, $count, $keys, $pause, $status) = @ARGV;
 my $nginx = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port)
     or die "port $port: $@\n";
 for my $i (1 .. $count) {
@@ -26,6 +26,7 @@ for my $i (1 .. $count) {
         my ($length) = $answer =~ /^Content-Length: (\d+)\r$/mi or die "no length: $answer\n";
         $missing = $end + 4 + $length - length $answer;
     }
-    $answer =~ m{\AHTTP/1\.1 200 } or die "request $i: $answer\n";
+    my $expected = $i == 1 ? 200 : $status;
+    $answer =~ m{\AHTTP/1\.1 $expected } or die "request $i: $answer\n";
     sleep $pause if $pause;
 }

@@ -18,6 +18,7 @@ use core::fmt::{self, Write as _};
 use std::borrow::Cow;
 
 use sha2::{Digest as _, Sha256};
+use smallvec::SmallVec;
 
 use super::printable::Quoted;
 
@@ -70,9 +71,29 @@ pub fn told_name(name: &[u8]) -> Vec<u8> {
     [PREFIX.as_bytes(), TOLD.as_bytes(), counter.unwrap_or_default(), b":", key].concat()
 }
 
-/// Returns the name of the ban of the key with this counted name, by the rules with this number.
-pub fn ban_name(rules: u32, counted: &[u8]) -> Vec<u8> {
-    [format!("{PREFIX}!{rules:08x}:").as_bytes(), counted].concat()
+/// A name in memory of the caller, unless it is long.
+pub type ShortName = SmallVec<[u8; 64]>;
+
+/// The names of the bans by the rules with a number.
+#[derive(Clone, Copy, Debug)]
+pub struct BanNames([u8; PREFIX.len() + BAN_LEN]);
+
+impl BanNames {
+    /// Returns the names of the bans by the rules with this number.
+    pub fn of(rules: u32) -> BanNames {
+        let mut start = [b':'; PREFIX.len() + BAN_LEN];
+        let text = format!("{PREFIX}!{rules:08x}");
+        start.iter_mut().zip(text.bytes()).for_each(|(byte, of_text)| *byte = of_text);
+        BanNames(start)
+    }
+
+    /// Returns the name of the ban of the key with this counted name.
+    #[inline]
+    pub fn name(&self, counted: &[u8]) -> ShortName {
+        let mut name = ShortName::from_slice(&self.0);
+        name.extend_from_slice(counted);
+        name
+    }
 }
 
 /// Splits the name of a ban into the number of the rules and the counted name of the key; `None` for other names.
@@ -153,7 +174,7 @@ mod tests {
     #[test]
     fn a_ban_has_a_name_of_its_own() {
         for key in [&b"k"[..], b"sha256:c:k", &[0xff; 200]] {
-            let name = ban_name(0x12ab, key);
+            let name = BanNames::of(0x12ab).name(key);
             assert_eq!(banned_by(&name), Some((0x12ab, key)));
             assert!(!is_plain(&name));
         }
@@ -210,7 +231,7 @@ mod tests {
         assert_eq!(told_name(&digested), [b"sha256:~:", &*digested].concat());
         let longest = counted_name(&[b'x'; 200], Some(OF_ABC)).into_owned();
         assert!(told_name(&longest).len() < MAX_NAME_LEN);
-        assert_eq!(ban_name(0, &longest).len(), MAX_NAME_LEN);
+        assert_eq!(BanNames::of(0).name(&longest).len(), MAX_NAME_LEN);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::conf::rule;
 use crate::engine::namespace::Namespace;
 use crate::policy::algorithm::{Algorithm, BanCounts, MovingCount, StoredKind};
 use crate::policy::hits::Hits;
-use crate::policy::key::ban_name;
+use crate::policy::key::{BanNames, ShortName};
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::{Clock, WindowSize};
 use crate::table::{Admission, Counter, Key};
@@ -18,8 +18,7 @@ use crate::table::{Admission, Counter, Key};
 pub struct Ban<'m> {
     /// The limit that refuses a banned key. It is named as the rule's limit with the longest window.
     pub bound: BoundLimit<'m>,
-    /// The number of the rules that share the bans.
-    rules: u32,
+    names: BanNames,
     /// The rejections with which a ban begins.
     after: Hits,
     rejections: Counter,
@@ -43,15 +42,16 @@ impl<'m> Ban<'m> {
         };
         Some(Ban {
             bound: BoundLimit::new(limit, namespace, []).of_bans(),
-            rules,
+            names: BanNames::of(rules),
             after,
             rejections: namespace.counter_of(StoredKind::Log, span),
         })
     }
 
     /// Returns the name of the ban of the key with this counted name.
-    pub fn name(&self, counted: &[u8]) -> Vec<u8> {
-        ban_name(self.rules, counted)
+    #[inline]
+    pub fn name(&self, counted: &[u8]) -> ShortName {
+        self.names.name(counted)
     }
 
     /// Returns the milliseconds until the ban with this name ends; `None` without a ban.
