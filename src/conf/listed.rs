@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::level::rules::{Cost, Rule, RuleLimit};
-use super::rule::BanRule;
 use super::words::settings::Phase;
 use super::words::text::Amount;
 use crate::policy::hits::Hits;
-use crate::policy::limit::Limit;
+use crate::policy::limit::{BanRule, Limit};
 
 /// A rule with the key and the settings of the levels on which it applies.
 #[derive(Clone, Debug, PartialEq, Eq)]

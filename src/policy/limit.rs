@@ -45,6 +45,17 @@ impl Burst {
     }
 }
 
+/// The bans of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BanRule {
+    /// The number of the rules that share bans: those with the same limits and `ban_after=`.
+    pub rules: u32,
+    /// The time for which a key is banned.
+    pub size: WindowSize,
+    /// The rejections with which a ban begins.
+    pub after: Hits,
+}
+
 /// The time unit of a rate in hits per second.
 const SECOND: WindowSize = match WindowSize::from_millis(1000) {
     Some(second) => second,

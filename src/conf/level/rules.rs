@@ -5,12 +5,11 @@ use std::rc::Rc;
 use crate::conf::configuration::NamespaceConf;
 use crate::conf::limit_list::LimitList;
 use crate::conf::review::WindowLimits;
-use crate::conf::rule::BanRule;
 use crate::conf::words::text::{Amount, WrittenText};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::calendar::CalendarZone;
 use crate::policy::headers::ietf::{self, PolicyItem};
-use crate::policy::limit::{Burst, Limit};
+use crate::policy::limit::{BanRule, Burst, Limit};
 
 /// The rules of a level, all of which must admit a request. `ratelimit off` makes an empty list.
 #[derive(Debug)]

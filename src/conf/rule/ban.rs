@@ -3,65 +3,51 @@
 use crate::conf::words::parameter::Parameter;
 use crate::policy::fnv::fnv1a;
 use crate::policy::hits::Hits;
+use crate::policy::limit::BanRule;
 use crate::policy::options::{OptionError, shown};
 use crate::policy::window::WindowSize;
 
-/// The parameters `ban=` and `ban_after=`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BanRule {
-    /// The number of the rules that share bans: those with the same limits and `ban_after=`.
-    pub rules: u32,
-    /// The time for which a key is banned.
-    pub size: WindowSize,
-    /// The rejections with which a ban begins.
-    pub after: Hits,
-}
+/// The most rejections before a ban.
+const MAX_AFTER: i64 = 100_000;
 
-impl BanRule {
-    /// The most rejections before a ban.
-    const MAX_AFTER: i64 = 100_000;
-
-    /// Parses the two parameters of a rule of these words.
-    pub(super) fn parse(
-        ban: Option<Parameter<'_>>,
-        after: Option<Parameter<'_>>,
-        words: &[&[u8]],
-    ) -> Result<Option<BanRule>, OptionError> {
-        let Some(ban) = ban else {
-            return match after {
-                None => Ok(None),
-                Some(after) => Err(OptionError::new(format!(
-                    "parameter \"{}\" is of a ban: expected \"ban=time\" beside it",
-                    shown(after.word)
-                ))),
-            };
+/// Parses the two parameters of a rule of these words.
+pub(super) fn parse(
+    ban: Option<Parameter<'_>>,
+    after: Option<Parameter<'_>>,
+    words: &[&[u8]],
+) -> Result<Option<BanRule>, OptionError> {
+    let Some(ban) = ban else {
+        return match after {
+            None => Ok(None),
+            Some(after) => Err(OptionError::new(format!(
+                "parameter \"{}\" is of a ban: expected \"ban=time\" beside it",
+                shown(after.word)
+            ))),
         };
-        let size = WindowSize::parse(ban.value).ok().filter(|size| !size.is_of_calendar());
-        let size =
-            size.ok_or_else(|| ban.invalid("a ban is a time from 1ms to 366d, such as 10m"))?;
-        let expected = "expected a whole number from 1 to 100000";
-        let after = after.map(|after| {
-            let number = core::str::from_utf8(after.value).ok().and_then(|it| it.parse().ok());
-            let number = number.filter(|it| (1..=Self::MAX_AFTER).contains(it));
-            number.ok_or_else(|| after.invalid(expected))
-        });
-        let after = after.transpose()?.unwrap_or(1);
-        let names: [&[u8]; 7] =
-            [b"limit", b"limits", b"rate", b"burst", b"window", b"tz", b"ban_after"];
-        let own = words.iter().filter(|word| {
-            Parameter::of(word).is_some_and(|parameter| names.contains(&parameter.name()))
-        });
-        let mut own: Vec<&[u8]> = own.copied().collect();
-        own.sort_unstable();
-        let bytes =
-            own.iter().flat_map(|word| word.iter().map(|byte| u64::from(*byte)).chain([256]));
-        let hash = fnv1a(bytes);
-        Ok(Some(BanRule {
-            rules: (hash ^ hash >> 32) as u32,
-            size,
-            after: Hits::from_thousandths(after.saturating_mul(1000)),
-        }))
-    }
+    };
+    let size = WindowSize::parse(ban.value).ok().filter(|size| !size.is_of_calendar());
+    let size = size.ok_or_else(|| ban.invalid("a ban is a time from 1ms to 366d, such as 10m"))?;
+    let expected = "expected a whole number from 1 to 100000";
+    let after = after.map(|after| {
+        let number = core::str::from_utf8(after.value).ok().and_then(|it| it.parse().ok());
+        let number = number.filter(|it| (1..=MAX_AFTER).contains(it));
+        number.ok_or_else(|| after.invalid(expected))
+    });
+    let after = after.transpose()?.unwrap_or(1);
+    let names: [&[u8]; 7] =
+        [b"limit", b"limits", b"rate", b"burst", b"window", b"tz", b"ban_after"];
+    let own = words.iter().filter(|word| {
+        Parameter::of(word).is_some_and(|parameter| names.contains(&parameter.name()))
+    });
+    let mut own: Vec<&[u8]> = own.copied().collect();
+    own.sort_unstable();
+    let bytes = own.iter().flat_map(|word| word.iter().map(|byte| u64::from(*byte)).chain([256]));
+    let hash = fnv1a(bytes);
+    Ok(Some(BanRule {
+        rules: (hash ^ hash >> 32) as u32,
+        size,
+        after: Hits::from_thousandths(after.saturating_mul(1000)),
+    }))
 }
 
 #[cfg(test)]

@@ -10,10 +10,9 @@ use super::words::settings::{STATUS, parse_status};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::calendar::CalendarZone;
 use crate::policy::key::MAX_COUNTER_LEN;
-use crate::policy::limit::{Burst, Quota, QuotaHits};
+use crate::policy::limit::{BanRule, Burst, Quota, QuotaHits};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, valid_name};
 use crate::policy::options::{OptionError, shown};
-pub use ban::BanRule;
 use rate::{RateText, refuse_without_rate};
 
 /// The words of a rule, parsed as far as variables allow.
@@ -230,7 +229,7 @@ impl<'a> RuleText<'a> {
             dry_run: dry_run.map(parse_dry_run).transpose()?,
             status: status.map(parse_own_status).transpose()?,
             unless: unless.map(|parameter| parameter.value),
-            ban: BanRule::parse(ban, ban_after, words)?,
+            ban: ban::parse(ban, ban_after, words)?,
         })
     }
 }

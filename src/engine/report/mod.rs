@@ -4,6 +4,8 @@
 //! - [`status`]: zones, namespaces and stores; [`prometheus`]: the page for Prometheus, with its [`families`] in their
 //!   [`text`] format
 
+// Not with loom, for which the configuration is not compiled.
+#[cfg(not(loom))]
 pub mod bans;
 pub(super) mod families;
 pub mod prometheus;

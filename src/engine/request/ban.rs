@@ -4,12 +4,11 @@
 //! it are counted by this node alone, in a moving window.
 
 use super::bound_limit::BoundLimit;
-use crate::conf::rule;
 use crate::engine::namespace::Namespace;
 use crate::policy::algorithm::{Algorithm, BanCounts, MovingCount, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::key::{BanNames, ShortName};
-use crate::policy::limit::{Burst, Limit};
+use crate::policy::limit::{BanRule, Burst, Limit};
 use crate::policy::window::{Clock, WindowSize};
 use crate::table::{Admission, Counter, Key};
 
@@ -27,13 +26,13 @@ pub struct Ban<'m> {
 impl<'m> Ban<'m> {
     /// Creates the bans of a rule with these limits in `namespace`; `None` without a limit.
     pub fn new<'a>(
-        ban: rule::BanRule,
+        ban: BanRule,
         limits: impl IntoIterator<Item = &'a Limit>,
         namespace: &Namespace<'m>,
     ) -> Option<Ban<'m>> {
         let longest = limits.into_iter().max_by_key(|limit| limit.size.longest())?;
         let span = WindowSize::from_millis(longest.size.longest())?;
-        let rule::BanRule { rules, size, after } = ban;
+        let BanRule { rules, size, after } = ban;
         let limit = Limit {
             name: longest.name.clone(),
             size,

@@ -4,11 +4,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use smallvec::smallvec;
 
-use crate::conf::rule;
 use crate::engine::*;
 use crate::policy::algorithm::{Algorithm, BanCounts, WindowCounts};
 use crate::policy::hits::{Hits, hits};
-use crate::policy::limit::{Burst, Limit};
+use crate::policy::limit::{BanRule, Burst, Limit};
 use crate::policy::window::{Clock as _, UnixMillis, WindowSize};
 use crate::store::contract::decision::{Answer, Certainty};
 use crate::table::Outcome;
@@ -30,7 +29,7 @@ fn limit(millis: u64) -> Limit {
 }
 
 fn ban_of<'m>(namespace: &Namespace<'m>, millis: u64, after: i64) -> Ban<'m> {
-    let ban = rule::BanRule { rules: 7, size: size(millis), after: hits(after) };
+    let ban = BanRule { rules: 7, size: size(millis), after: hits(after) };
     Ban::new(ban, [&limit(1_000), &limit(5_000)], namespace).unwrap()
 }
 
