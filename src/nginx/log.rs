@@ -44,9 +44,14 @@ impl Log<'_> {
 /// Longest message, in bytes. nginx cuts its lines, which also have a prefix, at the same length.
 const MAX_LINE: usize = 2048;
 
+/// Returns whether lines of this level are written to `log`.
+pub(super) fn has(level: NgxLogLevel, log: Log<'_>) -> bool {
+    log.level().is_some_and(|most| most >= level as ngx_uint_t)
+}
+
 /// Writes a line to `log` if its level includes `level`.
 pub(super) fn error(level: NgxLogLevel, log: Log<'_>, message: impl Display) {
-    if log.level().is_some_and(|most| most >= level as ngx_uint_t) {
+    if has(level, log) {
         write(level, log, message);
     }
 }

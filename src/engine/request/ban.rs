@@ -5,7 +5,7 @@
 
 use super::bound_limit::BoundLimit;
 use crate::engine::namespace::Namespace;
-use crate::policy::algorithm::{Algorithm, BanCounts, MovingCount, StoredKind};
+use crate::policy::algorithm::{Algorithm, BanCounts, MovingCount, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::key::{BanNames, ShortName};
 use crate::policy::limit::{BanRule, Burst, Limit};
@@ -55,8 +55,17 @@ impl<'m> Ban<'m> {
 
     /// Returns the milliseconds until the ban with this name ends; `None` without a ban.
     pub fn left(&self, name: Key<'_>, clock: &impl Clock) -> Option<u64> {
-        let BoundLimit { table, counter, .. } = self.bound;
-        BanCounts::from(table.read(&counter, name, clock)).left(counter.size())
+        self.left_after(&self.reading(name, clock))
+    }
+
+    /// Returns the counts of the ban with this name.
+    pub fn reading(&self, name: Key<'_>, clock: &impl Clock) -> Reading {
+        self.bound.table.read(&self.bound.counter, name, clock)
+    }
+
+    /// Returns the milliseconds after `reading` until the ban ends; `None` without a ban.
+    pub fn left_after(&self, reading: &Reading) -> Option<u64> {
+        BanCounts::from(*reading).left(self.bound.counter.size())
     }
 
     /// Returns the milliseconds until the ban of the key with this counted name ends; `None` without

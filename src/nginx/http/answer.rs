@@ -159,6 +159,10 @@ fn log_rejection(request: &Request<'_>, context: &Context<'_>) {
     if charge.bound().is_of_bans() {
         charge.bound().count_banned();
     }
+    let level = context.settings().log_level as log::NgxLogLevel;
+    if !log::has(level, request.log()) {
+        return;
+    }
     let verdict = charge.verdict();
     // Shows the rate that was compared with the limit. A charged rejection is in the rate already.
     let rate = match context.settings().count_rejected {
@@ -171,7 +175,6 @@ fn log_rejection(request: &Request<'_>, context: &Context<'_>) {
     };
     let limit = ShownLimit { context, charge, rate };
     let message = format_args!("ratelimit: {what} {limit}");
-    let level = context.settings().log_level as log::NgxLogLevel;
     log::error(level, request.log(), message);
 }
 

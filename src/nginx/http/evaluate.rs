@@ -6,7 +6,7 @@ use nginx_sys::{NGX_LOG_ERR, NGX_LOG_INFO};
 
 use super::context::Keys;
 use crate::conf::limit_list::LimitList;
-use crate::engine::LimitCheck;
+use crate::engine::{Ban, LimitCheck};
 use crate::nginx::conf::{
     Active, ActiveLimit, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf,
     OwnKey, RuleKey, Text,
@@ -14,8 +14,9 @@ use crate::nginx::conf::{
 use crate::nginx::event_loop::NgxClock;
 use crate::nginx::log;
 use crate::nginx::request::Request;
+use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
-use crate::policy::key::{counted_name, is_accounted, is_plain};
+use crate::policy::key::{ShortName, counted_name, is_accounted, is_plain};
 use crate::policy::limit::Limit;
 use crate::policy::printable::Quoted;
 use crate::table::{Invalid, Key};
@@ -86,12 +87,70 @@ fn ban_of<'r>(
     }
     let name = keys.name_again(counted.bytes(), &name, request).ok_or(EvaluationError)?;
     let key = keys.keep(bound.table().key(name)).ok_or(EvaluationError)?;
-    // The limit that the ban is named after.
-    let mut limits = rule.limits.iter();
-    let named = limits.find(|limit| limit.bound.limit.name == bound.limit.name);
-    let hits = named.map(|limit| hits_of(limit, request)).transpose()?.flatten();
-    let hits = hits.unwrap_or_default();
+    let hits = hits_of_ban(rule, ban, request)?;
     Ok(Some(LimitCheck { bound, hits, key, cost: Hits::ZERO, store, trial }))
+}
+
+/// A ban of a request's key.
+pub(super) struct FoundBan<'r> {
+    pub(super) ban: &'static Ban<'static>,
+    pub(super) reading: Reading,
+    /// The hits of the limit that the ban is named after.
+    pub(super) hits: Hits,
+    key: &'r [u8],
+    name: ShortName,
+}
+
+impl<'r> FoundBan<'r> {
+    /// Keeps the name of the ban as long as the request. `None` without memory.
+    pub(super) fn keep(&self, request: &Request<'r>, keys: &mut Keys<'r>) -> Option<&'r Key<'r>> {
+        let name = keys.rename(self.key, &self.name, request)?;
+        keys.keep(self.ban.bound.table().key(name))
+    }
+}
+
+/// Returns the first ban of a request's key, by the counters of this node; `None` without one.
+pub(super) fn find_ban<'r>(
+    request: &Request<'r>,
+    conf: &LocationConf,
+    active: &'static Active,
+) -> Result<Option<FoundBan<'r>>, EvaluationError> {
+    for rule in &active.rules {
+        let Some(ban) = &rule.ban else { continue };
+        let own = match rule.key {
+            RuleKey::Rare(own) => Some(own),
+            RuleKey::OfLevel | RuleKey::AsBefore | RuleKey::Own(_) => None,
+        };
+        if own.map_or(Ok(false), |own| is_exempt(own, request))? {
+            continue;
+        }
+        let key = match (rule.key, own.and_then(OwnKey::text)) {
+            (RuleKey::Own(text), _) | (_, Some(text)) => text.evaluate(request)?,
+            _ => conf.evaluate_key(request)?,
+        };
+        if !is_accounted(key) {
+            continue;
+        }
+        let name = ban.name(&counted_name(key, own.and_then(OwnKey::counter)));
+        let reading = ban.reading(ban.bound.table().key(&name), &NgxClock);
+        if ban.left_after(&reading).is_some() {
+            let hits = hits_of_ban(rule, ban, request)?;
+            return Ok(Some(FoundBan { ban, reading, hits, key, name }));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the hits of the limit that a ban is named after.
+fn hits_of_ban(
+    rule: &ActiveRule,
+    ban: &Ban<'static>,
+    request: &Request<'_>,
+) -> Result<Hits, EvaluationError> {
+    let mut limits = rule.limits.iter();
+    let named = limits.find(|limit| limit.bound.limit.name == ban.bound.limit.name);
+    let hits = named.map(|limit| hits_of(limit, request)).transpose()?.flatten();
+    Ok(hits.unwrap_or_default())
 }
 
 /// Sets `key` to the key of the next rule; to `None` if the rule does not account this key.
@@ -126,6 +185,14 @@ fn next_key<'r>(
     Ok(())
 }
 
+/// Returns whether the rule does not apply to a request: `unless=`.
+fn is_exempt(own: &OwnKey, request: &Request<'_>) -> Result<bool, EvaluationError> {
+    let Some(unless) = own.unless() else {
+        return Ok(false);
+    };
+    Ok(!matches!(unless.evaluate(request)?, b"" | b"0"))
+}
+
 /// Returns the name of a key whose rule names a counter, or has an exception: see [`name_of`].
 #[cold]
 fn rare_name<'r>(
@@ -134,9 +201,7 @@ fn rare_name<'r>(
     request: &Request<'r>,
     keys: &mut Keys<'r>,
 ) -> Result<Option<&'r [u8]>, EvaluationError> {
-    if let Some(unless) = own.unless()
-        && !matches!(unless.evaluate(request)?, b"" | b"0")
-    {
+    if is_exempt(own, request)? {
         return Ok(None);
     }
     let key = match own.text() {

@@ -12,13 +12,15 @@ use nginx_sys::{
 use ngx::http::HttpModuleLocationConf as _;
 
 use super::answer::{answer, reject};
-use super::context::{self, Context, ContextSlot, Response, Room};
+use super::context::{self, Context, ContextSlot, Renamed, Response, Room};
+use super::evaluate::FoundBan;
 use super::{deferred, delayed, evaluate, synchronous};
 use crate::engine::{Charge, Evaluation, LimitCheck};
 use crate::nginx::conf::{Active, Conf, EvaluationError, LocationConf, MainConf, Phase, RuleSet};
 use crate::nginx::event_loop::{NgxClock, guard, measured, random_up_to, sample};
 use crate::nginx::module::Module;
 use crate::nginx::request::Request;
+use crate::policy::hits::Hits;
 use crate::table::Outcome;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
@@ -128,16 +130,41 @@ fn decide_otherwise<'r>(
     if rules.active().is_synchronous {
         return synchronous::decide(request, slot, conf, rules);
     }
-    let Active { has_trials, has_estimates, has_bans, .. } = rules.active();
-    let context = match *has_trials || *has_estimates || *has_bans {
+    let active = rules.active();
+    let Active { has_trials, has_estimates, has_bans, .. } = *active;
+    if has_bans
+        && !has_trials
+        && let Some(banned) = evaluate::find_ban(request, conf, active)?
+    {
+        let context = reject_banned(request, slot, conf, rules, &banned)?;
+        return Ok(answer(request, context));
+    }
+    let context = match has_trials || has_estimates {
         true => decide_here::<true>(request, slot, conf, rules)?,
         false => decide_here::<false>(request, slot, conf, rules)?,
     };
     delayed::answer_in_time(request, context)
 }
 
+/// Rejects a request whose key is banned, and charges nothing.
+fn reject_banned<'r>(
+    request: &Request<'r>,
+    slot: ContextSlot<'r>,
+    conf: &'static LocationConf,
+    rules: &'static RuleSet,
+    banned: &FoundBan<'r>,
+) -> Result<&'r Context<'r>, EvaluationError> {
+    let (room, mut keys) = Room::new(request, rules.active()).ok_or(EvaluationError)?;
+    let key = banned.keep(request, &mut keys).ok_or(EvaluationError)?;
+    let mut evaluation = Evaluation::new(room, false);
+    let (bound, hits) = (&banned.ban.bound, banned.hits);
+    evaluation.note(bound, hits, key, Hits::ZERO, banned.reading, false);
+    let (outcome, room) = evaluation.finish(conf.settings.refusal, &NgxClock);
+    Ok(keep(request, slot, conf, rules, (outcome, room), keys.renamed()))
+}
+
 /// Decides on a request with the counters of this node. `IS_RARE` says whether a rule may be tried
-/// alone or ban keys, or a cost be an estimate.
+/// alone, or a cost be an estimate.
 ///
 /// # Errors
 ///
@@ -171,7 +198,20 @@ fn decide_here<'r, const IS_RARE: bool>(
         true => evaluation.finish_rare(active.refusal(settings.refusal), &NgxClock),
         false => evaluation.finish(settings.refusal, &NgxClock),
     };
-    Ok(room.keep(slot, |charges| Context {
+    Ok(keep(request, slot, conf, rules, (outcome, room), keys.renamed()))
+}
+
+/// Stores a decision with its request.
+#[inline(always)]
+fn keep<'r>(
+    request: &Request<'r>,
+    slot: ContextSlot<'r>,
+    conf: &'static LocationConf,
+    rules: &'static RuleSet,
+    (outcome, room): (Outcome, Room<'r>),
+    renamed: Option<&'r Renamed<'r>>,
+) -> &'r Context<'r> {
+    room.keep(slot, |charges| Context {
         rules,
         conf,
         charges,
@@ -181,13 +221,13 @@ fn decide_here<'r, const IS_RARE: bool>(
             _ => Response::Admit,
         },
         added_wait: Cell::new(if outcome == Outcome::Rejected {
-            random_up_to(settings.retry_after_jitter)
+            random_up_to(conf.settings.retry_after_jitter)
         } else {
             0
         }),
-        renamed: keys.renamed(),
+        renamed,
         last_decided: Cell::new(request.identity()),
-    }))
+    })
 }
 
 /// Handles a subrequest. Its decision belongs to the main request, and may be there already.
