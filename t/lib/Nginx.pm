@@ -88,7 +88,8 @@ sub start {
     $self->{conf} = {$self->defaults};
     $self->configure(%conf);
     my ($root, $log) = @$self{qw(root log)};
-    unlink $log, "$log.1";
+    # A master that was killed leaves its pid.
+    unlink $log, "$log.1", "$root/nginx.pid";
     local %ENV = (%ENV, $self->environment);
     system($binary, '-p', $root, '-e', $log, '-c', "$root/nginx.conf") == 0
         or $self->give_up('nginx does not start');
