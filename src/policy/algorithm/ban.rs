@@ -35,6 +35,9 @@ impl BanCounts {
     }
 
     /// Returns the milliseconds until the ban ends; `None` without a ban.
+    // Never inlined: the limits of nearly all requests are others, whose code then keeps its registers.
+    #[cold]
+    #[inline(never)]
     pub fn left(&self, size: WindowSize) -> Option<u64> {
         let WindowCounts { current, previous, .. } = self.0;
         let (current, previous) = (self.left_of(size, current), self.left_of(size, previous));

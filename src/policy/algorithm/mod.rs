@@ -215,7 +215,8 @@ impl Algorithm {
     ///
     /// With a cost above zero, the rate including it must be at most `limit`. With a cost of zero, the rate must be
     /// below `limit`.
-    #[inline]
+    // Always inlined: a call takes 22 instructions for each limit of a request.
+    #[inline(always)]
     pub fn admits(self, size: WindowSize, reading: &Reading, limit: Hits, cost: Hits) -> bool {
         of_method!(self, admits, size, reading, limit, cost)
     }
