@@ -17,6 +17,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 use lib "$FindBin::Bin/lib";
+use Nginx qw(http2);
 use OwnNginx;
 
 my $metrics = 'location = /metrics { ratelimit off; ratelimit_metrics; }';
@@ -319,12 +320,11 @@ subtest 'a dry run, a status, an exception, a variable' => sub {
 };
 
 subtest 'HTTP/2 streams that are reset, and connections that are' => sub {
-    # The parameter is deprecated since 1.25.1, which is a warning; before, one connection speaks one protocol.
-    my ($major, $minor, $patch) = qx('$binary' -v 2>&1) =~ m{nginx/(\d+)\.(\d+)\.(\d+)};
-    my $listen = 'listen 127.0.0.1:' . ($port + 2);
+    # A port of its own, since a connection speaks one protocol before nginx 1.25.1.
+    my ($parameter, $directive) = http2();
     begin(
         rule   => 'ratelimit concurrent=10;',
-        server => "$listen " . ($minor > 25 || $minor == 25 && $patch >= 1 ? '; http2 on;' : 'http2;'),
+        server => "$directive listen 127.0.0.1:@{[$port + 2]} $parameter;",
     );
     my $frame = sub {
         my ($type, $flags, $stream, $payload) = @_;

@@ -17,6 +17,7 @@ use JSON::PP;
 use Test::More;
 
 use lib "$FindBin::Bin/lib";
+use Nginx qw(http2);
 use OwnNginx;
 
 my ($OK, $RESOURCE_EXHAUSTED, $UNAVAILABLE) = (0, 8, 14);
@@ -28,11 +29,6 @@ my $upstream = "unix:$root/upstream.sock";
 my $upstream_pid = open2(my $from_upstream, my $to_upstream,
     @python, "$FindBin::Bin/lib/grpc_server.py", $upstream);
 like(<$from_upstream>, qr/^listening$/, 'the upstream listens');
-
-my ($major, $minor, $patch) = qx('$binary' -v 2>&1) =~ m{nginx/(\d+)\.(\d+)\.(\d+)}
-    or die "no version of $binary\n";
-# HTTP/2 is a directive since nginx 1.25.1; before, it was a parameter of listen.
-my $is_directive = $major > 1 || $minor > 25 || $minor == 25 && $patch >= 1;
 
 my @kinds = qw(Unary ServerStream ClientStream Both Open);
 my %echo  = (
@@ -192,7 +188,7 @@ done_testing();
 sub begin {
     my ($rule, $address, $server, $http) = @_;
     $address //= $upstream;
-    my ($parameter, $directive) = $is_directive ? ('', 'http2 on;') : ('http2', '');
+    my ($parameter, $directive) = http2();
     start(
         rule   => 'off',
         listen => $parameter,

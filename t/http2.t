@@ -14,13 +14,10 @@ use Test::More;
 
 use lib "$FindBin::Bin/lib";
 use Certificate;
+use Nginx qw(http2);
 use OwnNginx;
 
-my ($major, $minor, $patch) = qx('$binary' -v 2>&1) =~ m{nginx/(\d+)\.(\d+)\.(\d+)}
-    or die "no version of $binary\n";
-# HTTP/2 is a directive since nginx 1.25.1; before, it was a parameter of listen.
-my $is_directive = $major > 1 || $minor > 25 || $minor == 25 && $patch >= 1;
-my ($parameter, $directive) = $is_directive ? ('', 'http2 on;') : ('http2', '');
+my ($parameter, $directive) = http2();
 my $tls = certificate($root);
 
 my %scheme = (

@@ -15,6 +15,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 use lib "$FindBin::Bin/lib";
+use Nginx qw(http2);
 use OwnNginx;
 
 my @metrics = (server => 'location = /metrics { ratelimit off; ratelimit_metrics; }');
@@ -162,12 +163,12 @@ subtest 'a body that is thrown away' => sub {
 };
 
 subtest 'HTTP/2: streams wait by themselves' => sub {
-    my ($minor, $patch) = `$binary -v 2>&1` =~ m{nginx/1\.(\d+)\.(\d+)};
-    my $is_directive = $minor > 25 || $minor == 25 && $patch >= 1;
+    my ($parameter, $directive) = http2();
     start(
         rule    => 'rate=20/1s burst=9 delay=all',
         workers => 1,
-        $is_directive ? (server => "http2 on; $metrics[1]") : (listen => 'http2', @metrics),
+        listen  => $parameter,
+        server  => "$directive $metrics[1]",
     );
     my $urls   = join ' ', map {"'http://127.0.0.1:$port/t?k=k&n=$_'"} 1 .. 8;
     my $begin  = time;

@@ -14,14 +14,13 @@ use Socket qw(SOL_SOCKET SO_LINGER);
 use Test::More;
 
 use lib "$FindBin::Bin/lib";
+use Nginx qw(http2);
 use Node;
 
 my $port = $ENV{TEST_NGINX_PORT} || 1984;
 my $a    = Node->new(a => $port + 2);
 
-my ($minor, $patch) = `$ENV{TEST_NGINX_BINARY} -v 2>&1` =~ m{nginx/1\.(\d+)\.(\d+)};
-my $is_directive = $minor > 25 || $minor == 25 && $patch >= 1;
-my ($parameter, $directive) = $is_directive ? ('', 'http2 on;') : ('http2', '');
+my ($parameter, $directive) = http2();
 
 # This size exceeds the socket buffers.
 my $size = 8_000_000;

@@ -13,6 +13,7 @@ use Socket qw(SHUT_WR);
 use Test::More;
 
 use lib "$FindBin::Bin/lib";
+use Nginx qw(http2);
 use Node;
 use Redis;
 
@@ -21,9 +22,6 @@ my $a     = Node->new(a => $port + 2);
 my $redis = Redis->new(port => $port + 4);
 my $asked = "$a->{root}/asked.log";
 my $lost  = qr/\[error\] .*ratelimit_store "main" is lost/;
-
-my ($minor, $patch) = `$ENV{TEST_NGINX_BINARY} -v 2>&1` =~ m{nginx/1\.(\d+)\.(\d+)};
-my $is_directive = $minor > 25 || $minor == 25 && $patch >= 1;
 
 # The contents of each include in the page: a response of an upstream, a small file and a large one, another
 # page with includes, and another location that waits for a store.
@@ -202,7 +200,7 @@ sub begin {
     close $file;
     my $upstream = "http://unix:$a->{root}/upstream.sock:";
     my $limited  = "ratelimit_key k; ratelimit api limit=$given{limit}/366d window=fixed;";
-    my ($parameter, $directive) = $is_directive ? ('', 'http2 on;') : ('http2', '');
+    my ($parameter, $directive) = http2();
     unlink "$a->{root}/upstream.sock";
     $a->start(workers => 1, rules => {hit => 'api limit=1000000/366d window=fixed'}, http => <<"    END", server => <<"    END");
         ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 30s; connect_timeout 30s; }

@@ -14,6 +14,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 use lib "$FindBin::Bin/lib";
+use Nginx qw(http2);
 use Node;
 use Proxy;
 use Redis;
@@ -283,8 +284,8 @@ subtest 'a client above a limit is rejected without a question' => sub {
 subtest 'HTTP/2' => sub {
     $store->be_empty;
     my %conf = synchronous(limit => 300);
-    $conf{server} = join ' ', is_directive() ? 'http2 on;' : '',
-        'listen 127.0.0.1:' . ($port + 5), is_directive() ? ';' : 'http2;';
+    my ($parameter, $directive) = http2();
+    $conf{server} = "$directive listen 127.0.0.1:@{[$port + 5]} $parameter;";
     $_->start($_ == $a ? %conf : synchronous(limit => 300)) for @nodes;
     my $url  = 'http://127.0.0.1:' . ($port + 5) . '/hit/k';
     my $said = `h2load -n 1000 -c 4 -m 20 $url 2>&1`;
@@ -331,10 +332,3 @@ sub asker {
 
 # Returns the number of times that scripts were run.
 sub asked { return $store->cli(INFO => 'commandstats') =~ /cmdstat_evalsha:calls=(\d+)/ ? $1 : 0 }
-
-# Returns whether HTTP/2 is a directive, as in nginx 1.25.1 and later.
-sub is_directive {
-    my $binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
-    my ($minor) = `$binary -v 2>&1` =~ m{nginx/1\.(\d+)};
-    return $minor > 24;
-}

@@ -14,7 +14,7 @@ use IO::Socket::INET;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT_OK = qw($binary wait_until);
+our @EXPORT_OK = qw($binary http2 wait_until);
 
 our $binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
 my @modules = split ' ', $ENV{TEST_NGINX_LOAD_MODULES} // '';
@@ -237,6 +237,14 @@ sub wait_until {
 sub connection {
     my ($self) = @_;
     return IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $self->{port}, Timeout => 10);
+}
+
+# Returns the parameter of `listen`, and the directive, that turn HTTP/2 on. One of them is empty: the directive
+# replaces the parameter since nginx 1.25.1.
+sub http2 {
+    my ($major, $minor, $patch) = qx('$binary' -v 2>&1) =~ m{nginx/(\d+)\.(\d+)\.(\d+)}
+        or die "no version of $binary\n";
+    return $major > 1 || $minor > 25 || $minor == 25 && $patch >= 1 ? ('', 'http2 on;') : ('http2', '');
 }
 
 1;

@@ -16,7 +16,7 @@ use crate::table::words::slot::Occupant;
 use crate::table::words::system::ProcessId;
 use crate::table::zone::counter_table::CounterTable;
 
-/// How often a process looks for ended ones.
+/// Interval in which a process looks for ended ones.
 pub const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The time without a hold after which a counter is freed, in milliseconds.
 const IDLE: u64 = 10_000;

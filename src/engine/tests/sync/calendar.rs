@@ -46,7 +46,7 @@ proptest! {
         ][..]),
         // From 2001 to 2032.
         start in 11_323_u64..22_600,
-        // How far each clock is ahead of the first one.
+        // Milliseconds by which each clock is ahead of the first one.
         ahead in prop::collection::vec(0_u64..900, 3),
         steps in prop::collection::vec((0_usize..3, 0_u64..100, prop::bool::ANY), 1..60),
     ) {
