@@ -48,6 +48,8 @@ pub use request::synchronous::{
 pub use sync::driver::{SyncCommand, SyncDriver, SyncObserver, SyncResult, SyncTimes};
 #[cfg(not(loom))]
 pub use sync::last_push::LastPush;
+#[cfg(not(loom))]
+pub use sync::listener::{ChannelObserver, listen};
 pub use sync::poll_schedule::PollSchedule;
 pub use sync::shard_sync::{EarlyPush, Env};
 pub use sync::subscriber::Subscriber;
