@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Measures how many more hits ten nodes admit than a single limiter, and the cost of sharing: ten
-# nginx on loopback that share a real store, hits that arrive at them by different patterns, and an oracle
-# that replays the very hits.
+# Measures how many more hits some nodes admit than a single limiter, and the cost of sharing: nginx on
+# loopback, ten unless --nodes says another number, that share a real store, hits that arrive at them by different
+# patterns, and an oracle that replays the very hits.
 #
-#   scripts/converge.sh [--store redis|postgres] [--limit 1000/5s] [--sliding] [--windows N] [--seed N]
-#                       [--modes MODE,...] [PATTERN...]
-#   scripts/converge.sh --quick [--store ...]    half a minute: checks that no hit is lost; measures no speed
+#   scripts/converge.sh [--nodes N] [--store redis|postgres] [--limit 1000/5s] [--sliding] [--windows N]
+#                       [--seed N] [--modes MODE,...] [PATTERN...]
+#   scripts/converge.sh --quick [--nodes N] [--store ...]    half a minute: only checks that no hit is lost
 #
 # Prints tables. Without MODES and PATTERNs, all are measured, a minute and a half for each mode with a
-# window of 5s, and kept in docs/convergence/, with the figures as JSON and as a plot.
+# window of 5s, and kept in docs/convergence/, with the figures as JSON and as a plot, if there are ten nodes.
 #
 # Modes: how a namespace of the nodes talks to the store; `reserve` is `synchronous` with it.
 #
@@ -40,16 +40,16 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
 
 command="scripts/converge.sh${*:+ $*}"
-usage="usage: scripts/converge.sh [--quick] [--store redis|postgres] [--limit 1000/5s] [--sliding]
+usage="usage: scripts/converge.sh [--quick] [--nodes N] [--store redis|postgres] [--limit 1000/5s] [--sliding]
     [--windows N] [--seed N] [--modes MODE,...] [PATTERN...]"
-store=redis limit=1000/5s algorithm=fixed windows=7 seed=1 quick=
+nodes=10 store=redis limit=1000/5s algorithm=fixed windows=7 seed=1 quick=
 modes=
 patterns=
 while [ $# -gt 0 ]; do
     case $1 in
         --quick) quick=yes ;;
         --sliding) algorithm=sliding ;;
-        --store | --limit | --windows | --seed | --modes)
+        --nodes | --store | --limit | --windows | --seed | --modes)
             [ $# -gt 1 ] || die "$usage"
             printf -v "${1#--}" %s "$2"
             shift
@@ -59,6 +59,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+[[ $nodes =~ ^([2-9]|[1-9][0-9]|100)$ ]] || die "--nodes: a number from 2 to 100, not $nodes"
 [[ $store =~ ^(redis|postgres)$ && $seed =~ ^[0-9]+$ && $windows =~ ^[1-9][0-9]*$ ]] || die "$usage"
 [[ $limit =~ ^[1-9][0-9]*/[1-9][0-9]*s$ ]] || die "no limit such as 1000/5s: $limit"
 
@@ -72,14 +73,14 @@ target=$(realpath "${CARGO_TARGET_DIR:-target}")
 # The same build of examples as in scripts/test.sh.
 cargo build --quiet --locked --profile checked --no-default-features --features stores,conformance,convert --example converge
 converge=(scripts/converge/converge.pl "$target/checked/examples/converge" "$NGINX_BINARY" "$NGINX_MODULE"
-    "$store" "$seed")
+    "$store" "$seed" "$nodes")
 [ -z "$quick" ] || exec "${converge[@]}" quick
 
 # heading: prints the command and the machine.
 heading() {
     cat <<HEADING
 command   $command
-measured  ten nodes, $store, limit $limit, $algorithm, seed $seed, $windows windows
+measured  $nodes nodes, $store, limit $limit, $algorithm, seed $seed, $windows windows
 machine   $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $(uname -sr)
 versions  nginx $(nginx_binary_version "$NGINX_BINARY"), $(server_version)
 commit    $(git describe --always --dirty 2>/dev/null || echo none)
@@ -97,7 +98,7 @@ server_version() {
 }
 
 kept=
-[ -n "$modes$patterns" ] || kept=yes
+[ -n "$modes$patterns" ] || [ "$nodes" != 10 ] || kept=yes
 modes=${modes:-plain-0.1,plain-0.5,early-0.5,early-5,synchronous,reserve}
 patterns=${patterns:-balanced-1,balanced-2,balanced-10,zipf-2,hot-3,shift-3,burst-2}
 out=$(mktemp -d)

@@ -14,8 +14,8 @@ use List::Util qw(sum0);
 use Time::HiRes qw(sleep time);
 
 our @EXPORT_OK = qw(
-    children count cpu cpu_of_thread interval load lua_modules median redis start_nginx start_redis
-    stop wait_for work_dir write_results
+    await_nginx children count cpu cpu_of_thread interval launch_nginx load lua_modules median redis start_nginx
+    start_redis stop wait_for work_dir write_results
 );
 
 my $main  = $$;
@@ -52,14 +52,23 @@ sub write_results {
 # Starts an nginx with its own directory and port and waits for its workers. Returns the directory, the
 # port, the log, the master process and the workers. workers: their number; main, http, server, location:
 # directives to add to these levels.
-sub start_nginx {
+sub start_nginx { return await_nginx(launch_nginx(@_)) }
+
+# Starts an nginx without waiting for it.
+sub launch_nginx {
     my ($nginx, $dir, %conf) = @_;
-    my $it = {dir => $dir, port => free_port(), log => "$dir/error.log"};
+    my $it = {dir => $dir, port => free_port(), log => "$dir/error.log", count => $conf{workers}};
     mkdir $dir;
     write_file("$dir/nginx.conf", nginx_conf($it, %conf));
     $it->{master} = start($nginx, '-p', $dir, '-e', $it->{log}, '-c', "$dir/nginx.conf");
+    return $it;
+}
+
+# Waits until a launched nginx listens and has its workers.
+sub await_nginx {
+    my ($it) = @_;
     wait_for($it);
-    sleep 0.001 until ($it->{workers} = [children($it->{master})])->@* == $conf{workers};
+    sleep 0.001 until ($it->{workers} = [children($it->{master})])->@* == $it->{count};
     return $it;
 }
 
@@ -131,10 +140,10 @@ sub stop {
     @started = grep { $_ != $pid } @started;
 }
 
-# Returns the next port on which no process listens: one of the 20 ports from PORT on, as for tests, or a port from
-# 18000 on. These are not ephemeral ports, so that no client takes one before the server does.
+# Returns the next port on which no process listens: one of the PORTS (20) ports from PORT on, as for tests, or a port
+# from 18000 on. These are not ephemeral ports, so that no client takes one before the server does.
 sub free_port {
-    my ($first, $count) = defined $ENV{PORT} ? ($ENV{PORT}, 20) : (18_000, 800);
+    my ($first, $count) = defined $ENV{PORT} ? ($ENV{PORT}, $ENV{PORTS} // 20) : (18_000, 800);
     for (1 .. $count) {
         my $port   = $first + $ports++ % $count;
         my $socket = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1);

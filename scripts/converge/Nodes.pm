@@ -1,4 +1,4 @@
-# Ten nodes that share a store, with a namespace for each lane: requests to them, and their metrics.
+# Nodes that share a store, with a namespace for each lane: requests to them, and their metrics.
 package Nodes;
 
 use strict;
@@ -8,15 +8,13 @@ use IO::Socket::INET;
 use List::Util qw(sum0 uniq);
 use Time::HiRes qw(sleep time);
 
-use Bench qw(children cpu start_nginx start_redis);
+use Bench qw(await_nginx children cpu launch_nginx start_redis);
 use Postgres;
-
-use constant COUNT => 10;
 
 my $runs = 0;
 
-# Starts a store and the nodes. store: redis or postgres; mode: the name of the mode; settings: the
-# directives of its namespaces; limit: such as 1000/5s; algorithm; lanes: the pattern of each lane; total:
+# Starts a store and the nodes. store: redis or postgres; nodes: their number; mode: the name of the mode; settings:
+# the directives of its namespaces; limit: such as 1000/5s; algorithm; lanes: the pattern of each lane; total:
 # whether all hits are also counted in a window that does not end.
 sub start {
     my ($class, $nginx, $module, $store, $dir, %conf) = @_;
@@ -25,11 +23,11 @@ sub start {
     my $self = bless {conf => \%conf}, $class;
     ($self->{limit}, $self->{window}) = $conf{limit} =~ m{^(\d+)/(\d+(?:\.\d+)?)s$} or die "no limit: $conf{limit}\n";
     my ($ask, $say) = $self->start_store($store, $dir);
-    # Hides ten equal warnings about a sync period that is long for the window.
+    # Hides a warning of each node about a sync period that is long for the window.
     open my $stderr, '>&', \*STDERR or die "cannot keep stderr: $!\n";
     open STDERR, '>', "$dir/stderr" or die "$dir: $!\n";
-    for my $number (1 .. COUNT) {
-        push @{$self->{nodes}}, start_nginx(
+    for my $number (1 .. $conf{nodes}) {
+        push @{$self->{nodes}}, launch_nginx(
             $nginx, "$dir/$number",
             main    => "load_module $module;",
             http    => $self->http($ask),
@@ -38,6 +36,7 @@ sub start {
         );
     }
     open STDERR, '>&', $stderr or die;
+    await_nginx($_) for @{$self->{nodes}};
     for my $node (@{$self->{nodes}}) { sleep 0.05 until is_up($node) }
     return $self;
 }
@@ -62,6 +61,10 @@ sub start_store {
     }
     my $it = $self->{postgres} = Postgres->new(port => Bench::free_port());
     $it->create;
+    open my $conf, '>>', "$it->{dir}/data/postgresql.auto.conf" or die "$it->{dir}: $!\n";
+    # A node has two connections for each store block: it pushes by one and listens by the other. Others may linger.
+    print $conf 'max_connections = ', 20 + 4 * $self->{conf}{nodes} * @{$self->{conf}{lanes}}, "\n";
+    close $conf or die;
     $it->start;
     return "strategy postgres; server 127.0.0.1:$it->{port}; username postgres;";
 }
@@ -134,6 +137,25 @@ sub agree {
         return ($is_so, uniq @known) if $is_so || time > $deadline;
         sleep 0.1;
     }
+}
+
+# Waits until each node knows that all live.
+sub meet {
+    my ($self) = @_;
+    my $deadline = time + 60;
+    for my $node (@{$self->{nodes}}) {
+        until (knows($node, $self->{conf}{nodes})) {
+            die "nodes do not meet\n" if time > $deadline;
+            sleep 0.05;
+        }
+    }
+}
+
+# Returns whether a node knows of so many living nodes, itself included, in each namespace.
+sub knows {
+    my ($node, $count) = @_;
+    my %metrics = metrics($node);
+    return !grep { $metrics{$_} != $count } grep {/^ratelimit_nodes/} keys %metrics;
 }
 
 # Returns whether a node has reached the store.

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// For each node: a synchronous request holds its connection until the store has answered.
-const CONNECTIONS: usize = 32;
+/// Connections to all nodes together. A synchronous request holds its connection until the store has answered.
+const CONNECTIONS: usize = 320;
 
 /// Longest wait for the last answers.
 const PATIENCE: u64 = 60_000_000_000;
@@ -33,6 +33,7 @@ pub(crate) struct Outcome {
 
 /// Sends all, which are in order, to the nodes at these ports. Of lane 3, `/lane/3` is asked for.
 pub(crate) fn send(ports: &[u16], all: &[Due]) -> Vec<Outcome> {
+    hurry();
     let mut client = Client::new(ports, all.len());
     for (index, due) in all.iter().enumerate() {
         while let Some(left) = due.at.checked_sub(now()).filter(|&left| left > 0) {
@@ -51,6 +52,12 @@ pub(crate) fn send(ports: &[u16], all: &[Due]) -> Vec<Outcome> {
     client.outcomes
 }
 
+/// Takes precedence over the nodes, if the user may: on a busy machine, requests are late otherwise.
+fn hurry() {
+    // SAFETY: the call takes no pointers. A failure, which returns -1, changes nothing.
+    unsafe { libc::nice(-10) };
+}
+
 /// Nanoseconds since 1970.
 pub(crate) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -59,6 +66,8 @@ pub(crate) fn now() -> u64 {
 
 struct Client {
     nodes: Vec<Vec<Connection>>,
+    /// Connections to each node.
+    of_node: usize,
     outcomes: Vec<Outcome>,
     epoll: Epoll,
 }
@@ -73,18 +82,19 @@ struct Connection {
 impl Client {
     fn new(ports: &[u16], requests: usize) -> Client {
         let epoll = Epoll::new();
+        let of_node = (CONNECTIONS / ports.len()).clamp(4, 32);
         let connect = |node: usize, port: u16, number: usize| {
             let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
             stream.set_nodelay(true).expect("a socket");
             stream.set_nonblocking(true).expect("a socket");
-            epoll.watch(&stream, (node * CONNECTIONS + number) as u64);
+            epoll.watch(&stream, (node * of_node + number) as u64);
             Connection { stream, unsent: Vec::new(), unread: Vec::new(), waiting: VecDeque::new() }
         };
         let connections = |(node, &port): (usize, &u16)| {
-            (0..CONNECTIONS).map(|number| connect(node, port, number)).collect()
+            (0..of_node).map(|number| connect(node, port, number)).collect()
         };
         let nodes = ports.iter().enumerate().map(connections).collect();
-        Client { nodes, outcomes: vec![Outcome::default(); requests], epoll }
+        Client { nodes, of_node, outcomes: vec![Outcome::default(); requests], epoll }
     }
 
     fn is_waiting(&self) -> bool {
@@ -108,7 +118,7 @@ impl Client {
     fn wait(&mut self, nanos: u64) {
         for number in self.epoll.ready(nanos) {
             let number = number as usize;
-            self.nodes[number / CONNECTIONS][number % CONNECTIONS].read(&mut self.outcomes);
+            self.nodes[number / self.of_node][number % self.of_node].read(&mut self.outcomes);
         }
         for connection in self.nodes.iter_mut().flatten() {
             if !connection.unsent.is_empty() {

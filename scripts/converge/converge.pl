@@ -2,8 +2,8 @@
 # The program of scripts/converge.sh. It runs ten nodes and a store, sends hits to the nodes, and measures how
 # much more the nodes admit than a single limiter would. See scripts/converge.sh.
 #
-#   converge.pl GENERATOR NGINX MODULE STORE SEED WINDOWS LIMIT ALGORITHM RESULTS MODES PATTERNS
-#   converge.pl GENERATOR NGINX MODULE STORE SEED quick
+#   converge.pl GENERATOR NGINX MODULE STORE SEED NODES WINDOWS LIMIT ALGORITHM RESULTS MODES PATTERNS
+#   converge.pl GENERATOR NGINX MODULE STORE SEED NODES quick
 #
 # MODES and PATTERNS are lists of names, separated by commas. The program writes RESULTS: one line of JSON for each
 # pattern in each mode. `quick` only checks that no hit is lost.
@@ -30,7 +30,7 @@ my %MODES = (
     'reserve'     => 'sync_rate 0; timeout 1s; on_error deny; reserve on;',
 );
 
-my ($generator, $nginx, $module, $store, $seed, $windows, @rest) = @ARGV;
+my ($generator, $nginx, $module, $store, $seed, $count, $windows, @rest) = @ARGV;
 my ($limit, $algorithm, $results, $modes, $patterns) = @rest;
 $| = 1;
 my $dir = work_dir();
@@ -47,7 +47,7 @@ my @steady = grep { !/^burst/ } split /,/, $patterns;
 my @bursts = grep {/^burst/} split /,/, $patterns;
 my @lines;
 for my $mode (@modes) {
-    my %conf = (mode => $mode, settings => $MODES{$mode}, limit => $limit, algorithm => $algorithm);
+    my %conf = (nodes => $count, mode => $mode, settings => $MODES{$mode}, limit => $limit, algorithm => $algorithm);
     for my $lanes (grep {@$_} \@steady, \@bursts) {
         my $nodes = Nodes->start($nginx, $module, $store, $dir, %conf, lanes => $lanes);
         my $colour = $mode =~ /^plain/ ? '#b0b0b0' : '#2a6f97';
@@ -65,7 +65,8 @@ sub accepts { return Nodes->accepts($nginx, $module, $dir, @_) }
 # Sends hits to nodes. Returns the results of each lane.
 sub measure {
     my ($nodes) = @_;
-    my ($window, $said, $end) = ($nodes->{window}, generate($nodes, $windows));
+    $nodes->meet;
+    my ($window, $said) = ($nodes->{window}, generate($nodes, $windows));
     sleep max(0, $nodes->{begin} + $window - time);
     my ($exchanges, $worked, $at) = ($nodes->exchanges, $nodes->work, time);
     sleep max(0, $nodes->{begin} + $windows * $window - time);
@@ -74,7 +75,7 @@ sub measure {
     my $hits  = sum0(map { $_->{hits} } @lanes) * ($windows - 1) / $windows;
     for my $number (0 .. $#lanes) {
         my $it = $lanes[$number];
-        $it->{exchanges} = ($later->[$number] - $exchanges->[$number]) / $seconds / Nodes::COUNT;
+        $it->{exchanges} = ($later->[$number] - $exchanges->[$number]) / $seconds / $count;
         $it->{store_cpu} = 100 * ($works->{store} - $worked->{store}) / $seconds;
         $it->{node_cpu}  = 1e6 * ($works->{nodes} - $worked->{nodes}) / $hits;
         print STDERR "$nodes->{conf}{mode} $it->{pattern}: ", sprintf("%.2f %% over\n", $it->{over});
@@ -135,9 +136,9 @@ sub mean { return @_ ? sum0(@_) / @_ : 0 }
 sub quick {
     my $is_well = 1;
     for my $mode (grep { accepts($MODES{$_}) } qw(plain-0.1 early-5 reserve)) {
-        my %conf = (mode => $mode, settings => $MODES{$mode}, limit => '200/1s', algorithm => 'fixed', total => 1);
+        my %conf = (nodes => $count, mode => $mode, settings => $MODES{$mode}, limit => '200/1s', algorithm => 'fixed');
         my @lanes = qw(balanced-2 hot-3 burst-2);
-        my $nodes = Nodes->start($nginx, $module, $store, $dir, %conf, lanes => \@lanes);
+        my $nodes = Nodes->start($nginx, $module, $store, $dir, %conf, total => 1, lanes => \@lanes);
         my @said  = generate($nodes, 2)->();
         for my $number (0 .. $#said) {
             my ($pattern, $admitted, $others) = @{$said[$number]}{qw(pattern admitted_in_all others)};
