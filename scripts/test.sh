@@ -154,7 +154,7 @@ static() {
 static_without_cassandra() {
     RATELIMIT_WITHOUT_CASSANDRA=1 static "$1"
     local nginx=$OLDPWD/objs/nginx directive
-    local others='strategy, server, username, password, password_file, database, connect_timeout, timeout, tls, tls_verify, '
+    local others='strategy, server, username, password, password_file, database, connect_timeout, timeout, exchanges, tls, tls_verify, '
     others+='tls_name, tls_trusted_certificate, tls_certificate, tls_certificate_key, cluster, sentinel_master, '
     others+='sentinel_username, sentinel_password, prefix'
     says_what_it_lacks "$nginx" 'strategy cassandra;' \

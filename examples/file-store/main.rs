@@ -27,6 +27,7 @@ mod store;
 mod tests;
 
 use std::error::Error;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         credentials: Credentials::default(),
         connect_timeout: SLOWEST,
         timeout: SLOWEST,
+        exchanges: NonZeroU32::MAX,
         tls: None,
     };
     let own = FileOptions { directory: directory.clone() };

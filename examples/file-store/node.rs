@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::error::Error;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -96,6 +96,7 @@ impl Node {
             credentials: Credentials::default(),
             connect_timeout: LEASE,
             timeout: LEASE,
+            exchanges: NonZeroU32::MAX,
             tls: None,
         };
         let directory = self.directory.clone();

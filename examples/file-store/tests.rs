@@ -49,6 +49,7 @@ mod suite {
                 credentials: Credentials::default(),
                 connect_timeout: Duration::from_secs(20),
                 timeout: Duration::from_secs(20),
+                exchanges: core::num::NonZeroU32::MAX,
                 tls: None,
             };
             let directory = self.0.clone();

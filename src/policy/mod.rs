@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
+pub mod budget;
 pub mod calendar;
 pub(crate) mod fnv;
 pub mod headers;

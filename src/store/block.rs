@@ -99,7 +99,7 @@ where
             OptionError::new(format!("no strategy: add {all}"))
         })?;
         let own = self.own.finish(&self.common, kind)?;
-        let common = self.common.finish(own.usual_port())?;
+        let common = self.common.finish(own.usual_port(), own.usual_exchanges())?;
         Ok(StoreSettings { common, own })
     }
 

@@ -3,6 +3,7 @@
 //!
 //! Everything specific to a kind is in its folder; [`Registered`] is the interface to it.
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 #[cfg(feature = "cassandra")]
@@ -231,5 +232,10 @@ impl OwnOptions {
     /// Returns the default port of the servers.
     pub(super) fn usual_port(&self) -> u16 {
         self.of_kind().usual_port()
+    }
+
+    /// Returns the default of `exchanges`.
+    pub(super) fn usual_exchanges(&self) -> NonZeroU32 {
+        self.of_kind().usual_exchanges()
     }
 }

@@ -39,6 +39,7 @@ pub use slots::admission::{Admission, AskedHit, Counted, Receipt};
 pub use sync::batches::{BatchName, BatchRecord};
 pub use sync::changes::{Change, WindowChange};
 pub use sync::channel_lease::{ChannelLease, HeldChannel};
+pub use sync::exchange_budget::ExchangeBudget;
 pub use sync::pending::{LookedAt, Pending};
 pub use sync::progress::Repair;
 pub use sync::store_state::{StoreState, StoreTransition};

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::table::{ChannelLease, StoreState, StoreTransition};
+use crate::table::{ChannelLease, ExchangeBudget, StoreState, StoreTransition};
 
 /// Tolerated difference between the clocks of a store and a node, in milliseconds.
 const CLOCK_TOLERANCE: u64 = 1000;
@@ -20,6 +20,8 @@ pub struct WatchedStore {
     /// Lease of the worker that listens to the store's channel; `None` if the zone has no room for
     /// it, and then no worker listens.
     pub channel: Option<ChannelLease<'static>>,
+    /// Budget of exchanges with the store; `None` if the zone has no room for it.
+    pub budget: Option<ExchangeBudget<'static>>,
 }
 
 /// A user of a store, which reports whether it succeeds.
@@ -227,6 +229,7 @@ mod tests {
             without_it: "nodes go on".into(),
             state: words[0].map(|it| StoreState::new(it, 0..2)),
             channel: None,
+            budget: None,
         });
         let note = |number, before, result: Result<(), &str>| {
             let result = result.as_ref().copied();

@@ -59,6 +59,7 @@ impl BrokerThread {
                     without_it: String::new(),
                     state,
                     channel: None,
+                    budget: None,
                 }),
                 source: Arc::new(store.clone()),
                 node: NodeId([1, 2]),

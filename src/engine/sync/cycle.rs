@@ -404,8 +404,9 @@ impl<'m> ShardSync<'_, 'm> {
         // one.
         fail_point!("batch.made");
         lease.confirm_held()?;
+        let servers = strategy.servers();
         let pushed = strategy.push_diffs(&self.shard, &batch, FETCH_LIMIT);
-        let pushed = self.timed(pushed, surroundings);
+        let pushed = self.timed(pushed, servers, surroundings);
         let (pushed, noted) = beside(pushed, || {
             let has_key = |key: &[u8]| self.has_key(key);
             let part = self.part(&has_key);
@@ -554,8 +555,9 @@ impl<'m> ShardSync<'_, 'm> {
         surroundings: &impl Env,
     ) -> Result<(), SyncError> {
         let proposed = Epoch(surroundings.random());
+        let servers = strategy.servers();
         let epoch = strategy.open_epoch(&self.shard, instead_of, proposed);
-        let epoch = self.timed(epoch, surroundings).await?;
+        let epoch = self.timed(epoch, servers, surroundings).await?;
         fail_point!("epoch.opened");
         self.enter_epoch(lease, epoch)?;
         Ok(())
@@ -589,8 +591,9 @@ impl<'m> ShardSync<'_, 'm> {
         let mut step = S::Step::default();
         let mut empty_pages = 0_usize;
         for _ in 0..MAX_PAGES {
+            let servers = strategy.servers();
             let page = strategy.get_counters(&self.shard, epoch, &windows, step);
-            let (counts, next) = self.timed(page, surroundings).await?;
+            let (counts, next) = self.timed(page, servers, surroundings).await?;
             fail_point!("sync.fetched");
             lease.confirm_applied()?;
             report.fetched = report.fetched.saturating_add(counts.len());

@@ -14,6 +14,7 @@ use super::poll_schedule::PollSchedule;
 use super::shard_sync::{EarlyPush, Env};
 use super::sync_outcome::{Report, SyncError};
 use super::syncer::Syncer;
+use crate::policy::budget::Exchange;
 use crate::store::contract::strategy::Strategy;
 
 /// Periods in a row in which another user synced, after which a driver closes its connection.
@@ -246,6 +247,11 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
     }
 
     async fn push_early(&mut self, began: Duration) {
+        let wait = self.syncer.wait(Exchange::Push, &self.env);
+        if !wait.is_zero() {
+            self.early.next = began.checked_add(wait);
+            return;
+        }
         self.early = EarlyTimer { last: Some(began), next: None };
         if self.syncer.is_store_lost() {
             // All changes are pushed when the store is back.
@@ -273,6 +279,10 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
         if self.syncer.is_store_lost() || self.syncer.is_superseded() {
             // No polls until the next cycle.
             self.polls.next = None;
+        } else if let wait = self.syncer.wait(Exchange::Read, &self.env)
+            && !wait.is_zero()
+        {
+            self.polls.next = began.checked_add(wait);
         } else if !self.syncer.is_last() && self.syncer.is_fresh(self.polls.pause, &self.env) {
             // Another user has just exchanged with the store. The poll stays scheduled, since that
             // user may not know how fast the counters grow.

@@ -87,7 +87,9 @@ impl<E: Env, O: ChannelObserver> ChannelLine<'_, '_, '_, E, O> {
         let mut failures = ChannelFailures::default();
         // Empty answers in a row.
         let mut in_vain = 0_u32;
+        let mut last_read = Duration::ZERO;
         loop {
+            self.wait_for_turn(&mut last_read, channel.servers()).await;
             let subscriptions: Vec<_> =
                 self.subscribers.iter().flat_map(Subscriber::subscriptions).collect();
             if subscriptions.is_empty() {
@@ -115,6 +117,24 @@ impl<E: Env, O: ChannelObserver> ChannelLine<'_, '_, '_, E, O> {
                 }
                 Err(error) => sleep(self.pause_after(&error, &mut failures)).await,
             }
+        }
+    }
+
+    /// Waits until the budget of exchanges allows a read after the last one, and records it.
+    async fn wait_for_turn(&self, last: &mut Duration, servers: u16) {
+        let Some(budget) = self.subscribers.first().and_then(Subscriber::budget) else {
+            return;
+        };
+        let nodes = self.subscribers.iter().map(Subscriber::nodes).max().unwrap_or(1);
+        loop {
+            let now = self.env.uptime();
+            let wait = budget.wait_for_read(*last, now, nodes, servers);
+            if wait.is_zero() {
+                budget.record(now, nodes, servers);
+                *last = now;
+                return;
+            }
+            sleep(wait).await;
         }
     }
 

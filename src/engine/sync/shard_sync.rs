@@ -12,8 +12,8 @@ use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::contract::strategy::{CLOCK_MARGIN, Count, Diff, Occupancy, Shard};
 use crate::store::retry::pause;
 use crate::table::{
-    BatchRecord, Counter, CounterTable, HasKey, IsHeld, Key, LeaseLost, MonotonicMillis, Part,
-    SyncState,
+    BatchRecord, Counter, CounterTable, ExchangeBudget, HasKey, IsHeld, Key, LeaseLost,
+    MonotonicMillis, Part, SyncState,
 };
 
 /// Pause between two messages that the node is alive, in milliseconds.
@@ -72,6 +72,8 @@ pub(super) struct ShardSync<'n, 'm> {
     pub(super) only_pushes: bool,
     /// Whether nodes that listen are notified of pushes.
     pub(super) tells: bool,
+    /// Budget of exchanges with the store; `None` without a bound.
+    pub(super) budget: Option<ExchangeBudget<'m>>,
     /// Time of this worker's next purge.
     pub(super) purge_at: Cell<MonotonicMillis>,
     /// Time for which each message says that the node is alive; `None` if it sends no such
@@ -102,6 +104,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             lifetime: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
             only_pushes: false,
             tells: false,
+            budget: None,
             purge_at: Cell::new(MonotonicMillis(0)),
             lives_for: None,
             living_at: Cell::new(MonotonicMillis(0)),
@@ -122,6 +125,11 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             living_at: Cell::new(MonotonicMillis(0)),
             ..self
         }
+    }
+
+    /// Sets the budget of exchanges with the store.
+    pub(super) fn within(self, budget: Option<ExchangeBudget<'m>>) -> Self {
+        ShardSync { budget, ..self }
     }
 
     /// Enables notifications of listening nodes.
@@ -193,13 +201,17 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         self.namespace.table().near_places(self.part(&has_key))
     }
 
-    /// Runs `exchange`, and records its duration.
+    /// Runs `exchange` with one of so many servers, and records it and its duration.
     pub(super) async fn timed<T>(
         &self,
         exchange: impl Future<Output = T>,
+        servers: u16,
         surroundings: &impl Env,
     ) -> T {
         let start = surroundings.uptime();
+        if let Some(budget) = self.budget {
+            budget.record(start, self.counts.nodes(), servers);
+        }
         let result = exchange.await;
         let took = surroundings.uptime().saturating_sub(start);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -315,9 +327,10 @@ fn record_total(
         return Ok(false);
     }
     // A full zone has no slot for a counter with only other nodes' hits.
-    if let Some(counter) = table.make_room_for(counter, key, clock) {
-        let ours = table.pushed_of(counter, window);
-        table.set_remote(counter, window, total.minus(ours), now, is_held)?;
+    if let Some(found) = table.make_room_for(counter, key, clock) {
+        let ours = table.pushed_of(found, window);
+        table.set_remote(found, window, total.minus(ours), now, is_held)?;
+        table.look_at_remote(found, counter, clock);
     }
     Ok(true)
 }

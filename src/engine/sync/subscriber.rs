@@ -15,7 +15,7 @@ use super::shard_sync::ShardSync;
 use crate::engine::namespace::Namespace;
 use crate::policy::window::{Clock, WindowSize};
 use crate::store::contract::strategy::{Count, Epoch, NodeId, Position, PushNews, Subscription};
-use crate::table::BatchRecord;
+use crate::table::{BatchRecord, ExchangeBudget};
 
 /// A subscriber of a namespace's pushes.
 #[derive(Debug)]
@@ -55,6 +55,23 @@ impl<'n, 'm> Subscriber<'n, 'm> {
     pub fn by_shard(self) -> impl Iterator<Item = Self> {
         let shards = self.shards.into_iter();
         shards.map(|shard| Subscriber { shards: vec![shard] })
+    }
+
+    /// Sets the budget of exchanges with the store, in which reads wait.
+    pub fn within(self, budget: Option<ExchangeBudget<'m>>) -> Self {
+        let within = |it: HeardShard<'n, 'm>| HeardShard { shard: it.shard.within(budget), ..it };
+        Subscriber { shards: self.shards.into_iter().map(within).collect() }
+    }
+
+    /// Returns the budget of exchanges with the store; `None` without a bound.
+    pub(super) fn budget(&self) -> Option<ExchangeBudget<'m>> {
+        self.shards.first()?.shard.budget
+    }
+
+    /// Returns the known number of living nodes, at least 1.
+    pub(super) fn nodes(&self) -> u64 {
+        let nodes = self.shards.iter().map(|it| it.shard.counts.nodes());
+        nodes.max().unwrap_or(1)
     }
 
     /// Returns whether `news` is for this subscriber.
@@ -140,7 +157,7 @@ impl HeardShard<'_, '_> {
         let Count { key, size, window, total } = count;
         let (table, now) = (self.shard.namespace.table(), clock.now());
         let mut counters = self.shard.counters.iter();
-        let Some(counter) = counters.find(|it| it.size() == *size) else {
+        let Some(of_size) = counters.find(|it| it.size() == *size) else {
             return true;
         };
         let at = size.at(now);
@@ -150,7 +167,7 @@ impl HeardShard<'_, '_> {
             return true;
         }
         // A full zone has no slot for a counter with only other nodes' hits.
-        let Some(counter) = table.make_room_for(counter, table.key(key), clock) else {
+        let Some(counter) = table.make_room_for(of_size, table.key(key), clock) else {
             return true;
         };
         let mut records = on_its_way.iter();
@@ -165,6 +182,9 @@ impl HeardShard<'_, '_> {
             let is_new = !is_syncing && self.is_new(news.epoch, news.position);
             is_new.then(|| total.minus(ours))
         });
+        if !is_syncing {
+            table.look_at_remote(counter, of_size, clock);
+        }
         !is_syncing
     }
 }

@@ -7,9 +7,10 @@ use super::shard_sync::{EarlyPush, Env, ShardSync};
 use super::side_by_side::side_by_side;
 use super::sync_outcome::{Report, SyncError};
 use crate::engine::namespace::Namespace;
+use crate::policy::budget::Exchange;
 use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::{LONGEST_LIFE, Strategy};
-use crate::table::{MonotonicMillis, SyncCycle, SyncState};
+use crate::table::{ExchangeBudget, MonotonicMillis, SyncCycle, SyncState};
 
 /// Shortest time for which a node counts as alive; longer than a retry takes.
 const SHORTEST_LIFE: Duration = Duration::from_secs(5);
@@ -69,6 +70,18 @@ impl<'n, 'm> Syncer<'n, 'm> {
     pub fn telling(self) -> Self {
         let shards = self.shards.into_iter().map(ShardSync::telling);
         Syncer { shards: shards.collect(), ..self }
+    }
+
+    /// Sets the budget of exchanges with the store, in which early pushes and polls wait.
+    pub fn within(self, budget: Option<ExchangeBudget<'m>>) -> Self {
+        let shards = self.shards.into_iter().map(|it| it.within(budget));
+        Syncer { shards: shards.collect(), ..self }
+    }
+
+    /// Returns the time until the budget allows an early push or a poll.
+    pub fn wait(&self, kind: Exchange, surroundings: &impl Env) -> Duration {
+        let budget = self.shards.first().and_then(|it| it.budget);
+        budget.map_or(Duration::ZERO, |budget| budget.wait(kind, surroundings.uptime()))
     }
 
     /// Sets the number of this worker, which is woken when counters are due.

@@ -18,7 +18,9 @@ use crate::engine::Namespace;
 use crate::nginx::zone::PATIENCE;
 use crate::policy::namespace::SyncMode;
 use crate::store::contract::strategy::{NodeId, Shard};
-use crate::table::{ChannelLease, EarlyShare, LateDefinition, NameKind, StoreState};
+use crate::table::{
+    ChannelLease, EarlyShare, ExchangeBudget, LateDefinition, NameKind, StoreState,
+};
 
 impl MainConf {
     /// Returns the synced namespaces that callers have defined in this process.
@@ -100,11 +102,14 @@ impl MainConf {
             let word = table.join_word(NameKind::Store, [&store.name, &place]);
             word.map(StoreState::join)
         });
+        let budget = table.join_word(NameKind::Budget, [&store.name, &place]);
+        let exchanges = store.settings.common.exchanges;
         let watched = Arc::new(WatchedStore {
             name: store.name.clone(),
             without_it: late.without(number),
             state,
             channel: channel.map(ChannelLease::join),
+            budget: budget.map(|it| ExchangeBudget::new(it, exchanges)),
         });
         let decided = conf.is_synchronous().then(|| {
             let (_, configured) = self.configuration().number_deciders();

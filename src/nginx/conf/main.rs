@@ -36,7 +36,9 @@ use crate::nginx::module::Module;
 use crate::nginx::zone::Zone;
 use crate::policy::namespace::OnLoss;
 use crate::policy::window::{Clock as _, UnixMillis};
-use crate::table::{ChannelLease, CounterTable, NameKind, Named, Outcome, StoreState};
+use crate::table::{
+    ChannelLease, CounterTable, ExchangeBudget, NameKind, Named, Outcome, StoreState,
+};
 
 /// The configuration of `http`.
 #[derive(Debug, Default)]
@@ -321,7 +323,7 @@ impl MainConf {
             let policies = policies.iter().filter(|(it, _)| is_in_zone(it));
             let of_stores = stores.iter().flat_map(|(_, store, place)| {
                 let name: [&str; 2] = [&store.name, place];
-                [(NameKind::Store, name), (NameKind::Channel, name)]
+                [NameKind::Store, NameKind::Channel, NameKind::Budget].map(|kind| (kind, name))
             });
             let of_policies = policies.clone().map(|(namespace, name)| {
                 let name: [&str; 2] = [&namespace.name, name];
@@ -333,12 +335,16 @@ impl MainConf {
                 let state = words.next().flatten();
                 let state = state.map(|it| StoreState::new(it, users.into_iter()));
                 let channel = words.next().flatten().map(ChannelLease::new);
+                let exchanges = store.settings.common.exchanges;
+                let budget = words.next().flatten();
+                let budget = budget.map(|it| ExchangeBudget::new(it, exchanges));
                 if let Some(watched) = watched.get_mut(index) {
                     *watched = Some(Arc::new(WatchedStore {
                         name: store.name.clone(),
                         without_it: configuration.without(index),
                         state,
                         channel,
+                        budget,
                     }));
                 }
             }

@@ -67,6 +67,7 @@ async fn listen_alone<S: Strategy>(
         if let Some(listening) = lease.take(Machine.monotonic(), LIFETIME) {
             let subscribers = namespaces.iter();
             let subscribers = subscribers.filter_map(|it| Subscriber::new(it.namespace, &it.sizes));
+            let subscribers = subscribers.map(|it| it.within(observer.store.budget));
             let lines = listen(subscribers, &connect, &Machine, &observer);
             let is_ours = async {
                 while listening.renew(Machine.monotonic(), LIFETIME) && !is_superseded() {

@@ -67,6 +67,7 @@ async fn serve<S: Strategy>(
     if synced.is_early {
         syncer = syncer.telling();
     }
+    let syncer = syncer.within(synced.store.budget);
     let syncer = syncer.by_worker(u16::try_from(cycle::worker()).unwrap_or(u16::MAX));
     let times = SyncTimes {
         period: synced.period,

@@ -2,6 +2,7 @@
 //! block.
 
 use core::fmt;
+use core::num::NonZeroU32;
 use core::time::Duration;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +22,9 @@ pub struct StoreOptions {
     pub connect_timeout: Duration,
     /// Timeout of an exchange: 1 ms to 1 day.
     pub timeout: Duration,
+    /// Most exchanges that all nodes together make with one server in a second, apart from those that
+    /// each period needs and those for decisions: 1 to 1,000,000.
+    pub exchanges: NonZeroU32,
     /// `None` if connections are not encrypted.
     pub tls: Option<TlsOptions>,
 }

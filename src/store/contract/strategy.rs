@@ -222,6 +222,12 @@ pub trait Strategy: Sized {
     /// Returns the number of shards of a namespace; at least 1.
     fn shards(&self) -> u16;
 
+    /// Returns the number of servers over which the shards are spread, as far as it is known; at
+    /// least 1.
+    fn servers(&self) -> u16 {
+        1
+    }
+
     /// Returns the number of living nodes, including this one, from the answer to the last batch
     /// with [`lives_for`](Batch::lives_for). `None` if the store does not return it.
     fn nodes(&self) -> Option<u64> {

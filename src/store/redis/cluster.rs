@@ -6,7 +6,7 @@
 
 use core::cell::RefCell;
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -103,6 +103,13 @@ impl Cluster {
                 }
             }
         }
+    }
+
+    /// Returns the number of nodes that are known to have shards, at least 1.
+    pub(super) fn servers(&self) -> u16 {
+        let known = self.known.borrow();
+        let servers: HashSet<_> = known.places.values().collect();
+        u16::try_from(servers.len()).unwrap_or(u16::MAX).max(1)
     }
 
     /// Returns the number of connections created so far, to all nodes.

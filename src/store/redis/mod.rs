@@ -161,6 +161,13 @@ impl Strategy for Redis {
         self.shards
     }
 
+    fn servers(&self) -> u16 {
+        match &self.way {
+            Transport::One(_) => 1,
+            Transport::Cluster(cluster) => cluster.servers(),
+        }
+    }
+
     fn nodes(&self) -> Option<u64> {
         self.nodes
     }

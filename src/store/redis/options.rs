@@ -1,5 +1,7 @@
 //! The options that only Redis has, and their directives.
 
+use core::num::NonZeroU32;
+
 use crate::policy::options::{Directives as _, FLAG, OptionError, Syntax, directives, text};
 use crate::store::contract::options::{Credentials, Secret};
 use crate::store::settings::common::CommonDirectives;
@@ -43,6 +45,10 @@ impl KindOptions for RedisOptions {
             Topology::Single | Topology::Cluster => 6379,
             Topology::Sentinel { .. } => 26379,
         }
+    }
+
+    fn usual_exchanges(&self) -> NonZeroU32 {
+        const { NonZeroU32::new(5000).unwrap() }
     }
 
     fn shards(&self) -> u16 {

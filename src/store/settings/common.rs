@@ -1,12 +1,14 @@
 //! The directives of a `ratelimit_store` block that every kind of datastore has.
 
 use core::iter;
+use core::num::NonZeroU32;
 use core::time::Duration;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::syntax::{
-    DATABASE, FILE, PASSWORD, PASSWORD_FILE, SERVER, TIMEOUT, TLS_NAME, USERNAME, exclusive, needs,
+    DATABASE, EXCHANGES, FILE, PASSWORD, PASSWORD_FILE, SERVER, TIMEOUT, TLS_NAME, USERNAME,
+    exclusive, needs,
 };
 use crate::policy::options::{
     Directive, DirectiveName, Directives as _, FLAG, OptionError, directives,
@@ -26,6 +28,7 @@ directives! {
         database: Box<str> = DATABASE,
         connect_timeout: Duration = TIMEOUT,
         timeout: Duration = TIMEOUT,
+        exchanges: NonZeroU32 = EXCHANGES,
         tls: bool = FLAG,
         tls_verify: bool = FLAG,
         tls_name: Box<str> = TLS_NAME,
@@ -110,8 +113,12 @@ impl CommonDirectives {
     }
 
     /// Completes the options after all directives were read. `usual_port` is the default port of the
-    /// servers.
-    pub(crate) fn finish(self, usual_port: u16) -> Result<StoreOptions, OptionError> {
+    /// servers, and `usual_exchanges` the default of `exchanges`.
+    pub(crate) fn finish(
+        self,
+        usual_port: u16,
+        usual_exchanges: NonZeroU32,
+    ) -> Result<StoreOptions, OptionError> {
         match (&self.read.tls_certificate, &self.read.tls_certificate_key) {
             (Some(_), None) => return Err(needs("tls_certificate", "tls_certificate_key file")),
             (None, Some(_)) => return Err(needs("tls_certificate_key", "tls_certificate file")),
@@ -138,6 +145,7 @@ impl CommonDirectives {
             },
             connect_timeout: read.connect_timeout.unwrap_or(DEFAULT_CONNECT_TIMEOUT),
             timeout: read.timeout.unwrap_or(DEFAULT_TIMEOUT),
+            exchanges: read.exchanges.unwrap_or(usual_exchanges),
         })
     }
 

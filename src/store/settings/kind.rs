@@ -1,6 +1,8 @@
 //! The traits of a kind of datastore that is in the registry. A file of its own, since each
 //! kind of datastore implements it.
 
+use core::num::NonZeroU32;
+
 use super::common::CommonDirectives;
 use crate::policy::options::{Directives, OptionError};
 use crate::store::contract::decision::Decider;
@@ -16,6 +18,12 @@ pub trait Registered: Decider<Options: KindOptions> + 'static {
 pub trait KindOptions {
     /// Returns the default port of the servers.
     fn usual_port(&self) -> u16;
+
+    /// Returns the most exchanges that all nodes together make with one server in a second, by
+    /// default.
+    fn usual_exchanges(&self) -> NonZeroU32 {
+        const { NonZeroU32::new(1000).unwrap() }
+    }
 
     /// Returns the number of shards into which the keys of a namespace are divided.
     fn shards(&self) -> u16 {

@@ -1,6 +1,7 @@
 //! Syntax of the words of a `ratelimit_store` block, and options that exclude each other.
 
 use core::net::Ipv6Addr;
+use core::num::NonZeroU32;
 use core::time::Duration;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,6 +42,15 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) const TIMEOUT: Syntax<Duration> =
     Syntax::new("a time from 1ms to 1d, such as 250ms or 0.25", |word| time(word, MAX_TIMEOUT));
+
+/// Most exchanges in a second that can be set.
+const MAX_EXCHANGES: u32 = 1_000_000;
+
+pub(super) const EXCHANGES: Syntax<NonZeroU32> =
+    Syntax::new("a number from 1 to 1000000", |word| {
+        let number = str::from_utf8(word).ok()?.parse().ok()?;
+        (number <= MAX_EXCHANGES).then(|| NonZeroU32::new(number)).flatten()
+    });
 
 pub(super) const TLS_NAME: Syntax<Box<str>> =
     Syntax::new("a host's name or an IP address", |word| {

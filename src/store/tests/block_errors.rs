@@ -180,7 +180,7 @@ fn known_words_depend_on_the_build() {
     assert_eq!(parse(""), Err(no_strategy.into()));
     assert_eq!(parse("table x; strategy redis;"), Err(owners.into()));
     let unknown = "unknown directive \"host\": expected one of strategy, server, username, \
-        password, password_file, database, connect_timeout, timeout, tls, tls_verify, tls_name, \
+        password, password_file, database, connect_timeout, timeout, exchanges, tls, tls_verify, tls_name, \
         tls_trusted_certificate, tls_certificate, tls_certificate_key, cluster, \
         sentinel_master, sentinel_username, sentinel_password, prefix, table";
     assert_eq!(parse("host x;"), Err(format!("{unknown}{more}: did you mean server?")));

@@ -1,5 +1,6 @@
 //! Blocks of directives, and the settings from them.
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 use std::io;
 use std::path::Path;
@@ -53,6 +54,10 @@ fn secret(text: &str) -> Option<Secret> {
     Secret::parse(text.as_bytes())
 }
 
+fn exchanges(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).unwrap()
+}
+
 fn table(schema: Option<&str>, name: &str) -> TableName {
     TableName { schema: schema.map(Into::into), name: name.into() }
 }
@@ -69,6 +74,7 @@ fn a_strategy_is_all_that_a_store_needs() {
         credentials: Credentials::default(),
         connect_timeout: Duration::from_millis(500),
         timeout: Duration::from_millis(250),
+        exchanges: exchanges(5000),
         tls: None,
     };
     let settings = StoreSettings { common: options.clone(), own: redis };
@@ -78,7 +84,11 @@ fn a_strategy_is_all_that_a_store_needs() {
         database: "postgres".into(),
         table: table(None, "rl_counters"),
     });
-    let options = StoreOptions { servers: vec![ServerAddress::tcp("127.0.0.1", 5432)], ..options };
+    let options = StoreOptions {
+        servers: vec![ServerAddress::tcp("127.0.0.1", 5432)],
+        exchanges: exchanges(1000),
+        ..options
+    };
     let settings = StoreSettings { common: options, own: postgres };
     assert_eq!(parse("strategy postgres;"), Ok(settings));
 }
@@ -87,7 +97,7 @@ fn a_strategy_is_all_that_a_store_needs() {
 fn a_block_sets_everything() {
     let options = parse(
         "tls_certificate_key key; tls_certificate cert; tls_trusted_certificate roots; \
-         tls_name redis.example; tls_verify off; tls on; timeout 1d; connect_timeout 1ms; \
+         tls_name redis.example; tls_verify off; tls on; exchanges 7; timeout 1d; connect_timeout 1ms; \
          prefix a:b; database 5; password s3cret; username joe; sentinel_password s3cret2; \
          sentinel_username ann; sentinel_master mymaster; server b:2; server [::1]:1; \
          strategy redis;",
@@ -105,6 +115,7 @@ fn a_block_sets_everything() {
         credentials: Credentials { username: secret("joe"), password: secret("s3cret") },
         connect_timeout: Duration::from_millis(1),
         timeout: Duration::from_secs(86_400),
+        exchanges: exchanges(7),
         tls: Some(TlsOptions {
             verify: false,
             name: Some("redis.example".into()),

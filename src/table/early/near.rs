@@ -4,7 +4,9 @@
 //! share*L/N)`, where `L` is its limit, `R` the remaining part of `L` as known here, and `N` the
 //! number of living nodes. Most counters are far from that, which a request can tell from data that
 //! it has read anyway ([`CounterTable::look_at_limit`]). Only otherwise the hits that the store has
-//! are read. A due counter gets a cell, in which the worker that pushes finds it, so that its work
+//! are read. Other nodes' hits, too, make a counter due ([`CounterTable::look_at_remote`]): without
+//! that, many nodes would each keep some hits of a counter whose limit others use up. A due counter
+//! gets a cell, in which the worker that pushes finds it, so that its work
 //! depends on the number of due counters, not of all changes.
 //!
 //! The zone has a fixed number of cells, and each counter can use a few of them. If other due
@@ -61,7 +63,8 @@ impl<'m> CounterTable<'m> {
     /// Checks whether a synced counter is due after a hit.
     ///
     /// Starts with a cheap test: the counter can be due only if all hits of this window, times
-    /// twice the number of nodes, reach the remaining part of the limit.
+    /// twice the number of nodes, reach the remaining part of the limit. When half of the limit is
+    /// used, the counter gets a cell, by which other nodes' hits can make it due.
     #[inline(always)]
     pub(crate) fn look_at_limit(
         &self,
@@ -77,7 +80,7 @@ impl<'m> CounterTable<'m> {
         let (hits, local) = (limit.hits.thousandths(), load(receipt.column).hits());
         let counts = counted.reading.windows();
         let known = counts.current.plus_unsaturated(counts.previous);
-        if self.by_nodes(counter, local) >= hits.wrapping_sub(known) {
+        if self.by_nodes(counter, local).max(known) >= hits.wrapping_sub(known) {
             self.look_closer(occupant, counter, limit, (&counted.reading, local), clock);
         }
     }
@@ -160,16 +163,41 @@ impl<'m> CounterTable<'m> {
         let algorithm = limit.algorithm.unwrap_or(Algorithm::Fixed);
         let rest = limit.hits.minus(algorithm.rate(counter.size, reading));
         let kept = counter.early.kept(self.nodes_of(counter.namespace), limit.hits, rest);
-        if kept.is_none_or(|kept| unpushed < kept) {
+        let is_near = kept.is_some_and(|kept| unpushed >= kept);
+        if !is_near && rest.plus(rest) > limit.hits {
             return;
         }
-        let is_due = counter.early != EarlyShare::OFF;
+        let is_due = is_near && counter.early != EarlyShare::OFF;
         let placed = self.place(occupant, limit, is_due);
         if is_due {
             if placed == Placed::NoRoom {
                 self.record_crowd(counter.namespace);
             }
             self.ring(counter.namespace, clock.now());
+        }
+    }
+
+    /// Checks whether a counter is due after other nodes' hits became known: a smaller part of its
+    /// limit remains than at its last hit.
+    pub fn look_at_remote(&self, found: CounterRef, counter: &Counter, clock: &impl Clock) {
+        let early = counter.early;
+        let Some(occupant) = self.occupant_of(found).filter(|_| early != EarlyShare::OFF) else {
+            return;
+        };
+        let index = self.index_of(occupant.slot);
+        let word = NearWord::new(index, occupant.meta);
+        let Some((cell, _)) = self.cells_of(word).find(|(_, found)| *found == word) else {
+            return;
+        };
+        let now = clock.now();
+        if self.is_due_still(cell, index, early, now) {
+            // If the exchange fails, another process has changed the cell: a hit made the counter
+            // due, or another counter has the cell now.
+            let placed = cell.counter.compare_exchange(word.0, word.due().0, AcqRel, Relaxed);
+            fail_point!("near.heard");
+            if placed.is_ok() {
+                self.ring(counter.namespace, now);
+            }
         }
     }
 

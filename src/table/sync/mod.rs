@@ -6,11 +6,13 @@
 //!   workers
 //! - [`own_share`]: hits that the node admits alone while the store is down
 //! - [`channel_lease`]: the lease for the store's channel
+//! - [`exchange_budget`]: the node's budget of exchanges with a store
 
 pub(super) mod batches;
 pub(super) mod changes;
 pub(super) mod channel_lease;
 pub(super) mod division;
+pub(super) mod exchange_budget;
 pub(super) mod own_share;
 pub(super) mod pending;
 pub(super) mod progress;

@@ -18,6 +18,8 @@ pub enum NameKind {
     Channel,
     /// A policy, by its namespace and name.
     Policy,
+    /// The budget of exchanges with a store, by the store's name and address.
+    Budget,
 }
 
 /// A word, as it was found.
@@ -35,6 +37,7 @@ impl NameKind {
             NameKind::Store => 254,
             NameKind::Policy => 253,
             NameKind::Channel => 252,
+            NameKind::Budget => 251,
         }
     }
 }

@@ -4,6 +4,7 @@
 pub(crate) mod failures;
 pub(crate) mod tls;
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 use super::certificates::{Authority, Certificate};
@@ -96,6 +97,7 @@ pub(super) fn options(servers: &[ServerAddress]) -> StoreOptions {
         credentials: Credentials::default(),
         connect_timeout: PATIENCE,
         timeout: PATIENCE,
+        exchanges: NonZeroU32::MAX,
         tls: None,
     }
 }

@@ -10,7 +10,7 @@ fn a_block_has_a_name_and_known_directives() {
             "host 127.0.0.1;",
             "[emerg] ratelimit_store \"main\": unknown directive \"host\": expected one of \
              strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             timeout, exchanges, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
              prefix, table<more>: did you mean server? in http.conf:1",
         ),
@@ -19,7 +19,7 @@ fn a_block_has_a_name_and_known_directives() {
             "strategy redis; sentinel_nodes 127.0.0.1:26379;",
             "[emerg] ratelimit_store \"main\": unknown directive \"sentinel_nodes\": expected one of \
              strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             timeout, exchanges, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
              prefix: did you mean server? in http.conf:1",
         ),
@@ -28,7 +28,7 @@ fn a_block_has_a_name_and_known_directives() {
             "sync_rate 1;",
             "[emerg] ratelimit_store \"main\": unknown directive \"sync_rate\": expected one of \
              strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             timeout, exchanges, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
              prefix, table<more> in http.conf:1",
         ),
@@ -37,7 +37,7 @@ fn a_block_has_a_name_and_known_directives() {
             "Strategy redis;",
             "[emerg] ratelimit_store \"main\": unknown directive \"Strategy\": expected one of \
              strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             timeout, exchanges, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
              prefix, table<more> in http.conf:1",
         ),
@@ -47,7 +47,7 @@ fn a_block_has_a_name_and_known_directives() {
             "[emerg] ratelimit_store \"main\": unknown directive \
              \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
              xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...\": expected one of strategy, \
-             server, username, password, password_file, database, connect_timeout, timeout, tls, \
+             server, username, password, password_file, database, connect_timeout, timeout, exchanges, tls, \
              tls_verify, tls_name, tls_trusted_certificate, tls_certificate, tls_certificate_key, \
              cluster, sentinel_master, sentinel_username, sentinel_password, prefix, table<more> in \
              http.conf:1",

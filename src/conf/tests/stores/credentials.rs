@@ -108,7 +108,7 @@ fn no_error_contains_a_user() {
             "sentinel_password first;s3cret;",
             "[emerg] ratelimit_store \"main\": unknown directive \"...\": expected one of \
              strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             timeout, exchanges, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
              prefix, table<more> in http.conf:1",
         ),
@@ -167,7 +167,7 @@ fn no_error_contains_a_password() {
             "password first;s3cret;",
             "[emerg] ratelimit_store \"main\": unknown directive \"...\": expected one of \
              strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             timeout, exchanges, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
              prefix, table<more> in http.conf:1",
         ),
@@ -176,7 +176,7 @@ fn no_error_contains_a_password() {
             "password=s3cret;",
             "[emerg] ratelimit_store \"main\": unknown directive \"password...\": expected one of \
              strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             timeout, exchanges, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
              prefix, table<more> in http.conf:1",
         ),
@@ -185,7 +185,7 @@ fn no_error_contains_a_password() {
             "password:s3cret;",
             "[emerg] ratelimit_store \"main\": unknown directive \"password...\": expected one of \
              strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             timeout, exchanges, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
              prefix, table<more> in http.conf:1",
         ),
@@ -194,7 +194,7 @@ fn no_error_contains_a_password() {
             "\"password s3cret\";",
             "[emerg] ratelimit_store \"main\": unknown directive \"password...\": expected one of \
              strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             timeout, exchanges, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
              prefix, table<more> in http.conf:1",
         ),
@@ -203,7 +203,7 @@ fn no_error_contains_a_password() {
             "passwort s3cret;",
             "[emerg] ratelimit_store \"main\": unknown directive \"passwort\": expected one of \
              strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             timeout, exchanges, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
              prefix, table<more> in http.conf:1",
         ),

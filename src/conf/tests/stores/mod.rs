@@ -204,6 +204,30 @@ fn a_server_has_an_address() {
 }
 
 #[test]
+fn exchanges_are_bounded() {
+    check_in_store(&[
+        (
+            "none in a second",
+            "exchanges 0;",
+            "[emerg] ratelimit_store \"main\": invalid exchanges \"0\": expected a number from 1 \
+             to 1000000 in http.conf:1",
+        ),
+        (
+            "too many",
+            "exchanges 1000001;",
+            "[emerg] ratelimit_store \"main\": invalid exchanges \"1000001\": expected a number \
+             from 1 to 1000000 in http.conf:1",
+        ),
+        (
+            "a rate",
+            "exchanges 5000r/s;",
+            "[emerg] ratelimit_store \"main\": invalid exchanges \"5000r/s\": expected a number \
+             from 1 to 1000000 in http.conf:1",
+        ),
+    ]);
+}
+
+#[test]
 fn times_are_bounded() {
     check_in_store(&[
         (

@@ -65,6 +65,36 @@ fn pushes_of_other_nodes_are_known_without_an_exchange() {
 }
 
 #[test]
+fn hits_that_others_use_up_make_a_counter_due() {
+    let (store, nodes) = ready(2);
+    let (a, b, limit) = (&nodes[0], &nodes[1], hits(1000));
+    let mut subscription = ear_of(a);
+    let is_due = || a.namespace.sync_state().unwrap().is_rung();
+    let mut push = |diff| {
+        b.ask(b"k", hits(diff), limit);
+        b.sync().unwrap();
+        assert!(recv(a, &mut subscription, &store).is_empty());
+    };
+    a.ask(b"k", hits(60), limit);
+    push(500);
+    // A quarter of the rest is more than 61. The counter gets a cell, since half of the limit is used.
+    a.ask(b"k", hits(1), limit);
+    assert!(!is_due());
+    push(180);
+    assert!(!is_due());
+    push(20);
+    assert!(is_due());
+    let report = a.sync_early().unwrap().unwrap();
+    assert_eq!(report.pushed, 1);
+    assert_eq!(a.rate(b"k"), hits(761));
+    b.sync().unwrap();
+    assert_eq!(b.rate(b"k"), hits(761));
+    // It is pushed, so nothing is due.
+    push(100);
+    assert!(!is_due());
+}
+
+#[test]
 fn late_and_repeated_messages_change_nothing() {
     let (store, nodes) = ready(2);
     let mut subscription = ear_of(&nodes[0]);
