@@ -1,19 +1,26 @@
-//! The channel of Postgres: each push sends a notification, after which listening nodes read the
+//! The channel of Postgres: a push sends a notification, after which listening nodes read the
 //! changes.
+//!
+//! Each notification wakes every listening node. So after one, pushes are silent for a time that grows with
+//! the number of nodes, and listeners read once more when it has ended. The server's tables have its end:
+//! nodes may differ about its length.
 //!
 //! Notifications are visible to every role of the database, and any role can send them: see
 //! [`Notified`](super::told::Notified). So the changes themselves come from the tables, which only
 //! some roles can read.
 
+use core::pin::pin;
 use core::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use futures_util::future::{Either, select};
+use tokio::time::sleep;
 use tokio_postgres::types::ToSql;
 
 use super::Postgres;
 use super::connection::{Connection, Fault, Prepared};
 use super::push::count;
 use super::row::signed;
+use super::told::Reason;
 use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{Batch, NodeId, Position, PushNews, Subscription};
 
@@ -25,7 +32,8 @@ LISTEN ngx_rate_limiting";
 const WAIT: Duration = Duration::from_secs(1);
 /// Shortest time between two reads of changes. News in between are read together.
 const APART: Duration = Duration::from_millis(5);
-
+/// Time for which a push that was silent may take to become visible after the silence.
+const COMMIT: Duration = APART;
 impl Postgres {
     /// Returns a client with a connection of its own and a longer timeout of an exchange.
     pub(super) fn listener(&self) -> Postgres {
@@ -48,32 +56,45 @@ impl Postgres {
             if !connection.listens.get() {
                 connection.client.batch_execute(LISTEN).await?;
                 connection.listens.set(true);
-            } else if connection.has_looked.take() {
-                sleep(APART).await;
             }
-            let Ok(is_open) = timeout(WAIT, told.changed()).await else {
-                // Checks that the server is up: a connection that was cut also brings no
-                // notifications.
-                connection.client.simple_query("").await?;
-                return Ok(Vec::new());
-            };
-            if !is_open {
-                return Err(Fault::Ended);
+            let mut waited = pin!(sleep(WAIT));
+            loop {
+                if let Some(apart) = connection.apart.take() {
+                    apart.await;
+                }
+                let changed = pin!(told.changed());
+                let is_open = match select(changed, waited.as_mut()).await {
+                    Either::Left((is_open, _)) => is_open,
+                    Either::Right(_) => {
+                        // Checks that the server is up: a connection that was cut also brings no
+                        // notifications.
+                        connection.client.simple_query("").await?;
+                        return Ok(Vec::new());
+                    }
+                };
+                if !is_open {
+                    return Err(Fault::Ended);
+                }
+                connection.apart.replace(Some(Box::pin(sleep(APART))));
+                let (mut news, mut is_notified) = (Vec::new(), false);
+                for subscription in subscriptions {
+                    let Some(reason) = told.take(subscription) else {
+                        continue;
+                    };
+                    is_notified |= reason == Reason::Notified;
+                    news.extend(catch_up(connection, subscription).await?);
+                }
+                if is_notified || !news.is_empty() {
+                    return Ok(news);
+                }
             }
-            connection.has_looked.set(true);
-            let mut news = Vec::new();
-            for subscription in subscriptions.iter().filter(|subscription| told.take(subscription))
-            {
-                news.extend(catch_up(connection, subscription).await?);
-            }
-            Ok(news)
         };
         self.link.exchange(exchange).await
     }
 }
 
 /// Reads other nodes' changes after the position of a subscription, without the node that made
-/// them; `None` without changes.
+/// them; `None` without changes. Records how long pushes are silent.
 async fn catch_up(
     connection: &Connection,
     subscription: &Subscription,
@@ -89,6 +110,10 @@ async fn catch_up(
         return Ok(None);
     };
     let position = Position([first.try_get::<_, i64>("changes")?.cast_unsigned(), epoch]);
+    if let Some(rest) = first.try_get::<_, Option<i64>>("silence")? {
+        let rest = Duration::from_millis(rest.unsigned_abs());
+        connection.told.expect_silence(subscription, rest.saturating_add(COMMIT));
+    }
     let mut counts = Vec::new();
     for row in &rows {
         counts.extend(count(row)?);

@@ -1,7 +1,8 @@
 //! The connection to the one server in use, and the setup of its sessions.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
+use core::pin::Pin;
 use core::time::Duration;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
+use tokio::time::Sleep;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
@@ -57,8 +59,8 @@ pub(super) struct Connection {
     pub(super) told: Arc<Notified>,
     /// Whether it listens.
     pub(super) listens: Cell<bool>,
-    /// Whether it has read the changes since its last wait.
-    pub(super) has_looked: Cell<bool>,
+    /// The rest of the shortest time between two reads of the changes.
+    pub(super) apart: RefCell<Option<Pin<Box<Sleep>>>>,
     /// Task that moves bytes between `client` and the socket, and ends with the connection. `None`
     /// if the task continues after `client` is dropped, to close the connection properly.
     driver: Option<JoinHandle<()>>,
@@ -322,7 +324,7 @@ impl Session {
             driver: Some(tokio::spawn(drive(driver, told.clone()))),
             told,
             listens: Cell::new(false),
-            has_looked: Cell::new(false),
+            apart: RefCell::new(None),
         })
     }
 

@@ -108,6 +108,7 @@ impl Strategy for Postgres {
         limit: usize,
     ) -> Result<Pushed, StoreError> {
         let sealed = batch.id.map(|id| (id, Columns::of(batch.diffs.iter().map(Addition::from))));
+        let silence = batch.is_news.then(|| push::silence(self.nodes));
         let exchange = async |connection: &Connection| {
             // All statements are sent together.
             let living = living(connection, batch);
@@ -115,13 +116,13 @@ impl Strategy for Postgres {
                 let (rows, nodes) = join(ask(connection, shard, batch, limit), living).await;
                 return Ok::<_, Fault>((pushed(batch, &rows??)?, nodes??));
             };
-            let push = |is_news| push(connection, shard, batch, (id, is_news), &diffs);
+            let push = |silence| push(connection, shard, batch, (id, silence), &diffs);
             let ask = || ask(connection, shard, batch, limit);
-            let (mut applied, mut asked, nodes) = join3(push(batch.is_news), ask(), living).await;
+            let (mut applied, mut asked, nodes) = join3(push(silence), ask(), living).await;
             if batch.is_news && matches!(&applied, Ok(Err(error)) if failure::is_of_telling(error))
             {
                 // Nothing was applied. The batch must not fail because of its notification.
-                (applied, asked) = join(push(false), ask()).await;
+                (applied, asked) = join(push(None), ask()).await;
             }
             applied??;
             let pushed = pushed(batch, &asked?.map_err(Fault::AfterPush)?)?;

@@ -19,19 +19,31 @@ use crate::store::contract::strategy::{
 /// Longest time for which anything is kept.
 pub(super) const MAX_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
-/// Sends a batch, and notifies listening nodes if it is news and `is_news` is set. The outer errors
-/// are of this side.
+/// Longest time for which pushes do not notify, in milliseconds. The statements have it, too.
+const LONGEST_SILENCE: u64 = 10_000;
+/// Exchanges and notifications of all nodes in a second that the server is to carry.
+const EXCHANGES: u64 = 1000;
+
+/// Returns the milliseconds after a notification for which pushes do not notify. In this way, notifications
+/// of a namespace wake these nodes at most half of [`EXCHANGES`] times a second, all together.
+pub(super) fn silence(nodes: Option<u64>) -> i64 {
+    let millis = nodes.unwrap_or(0).saturating_mul(2000) / EXCHANGES;
+    millis.min(LONGEST_SILENCE).cast_signed()
+}
+
+/// Sends a batch. If it is news, notifies listening nodes, unless a push has notified them within `silence`
+/// (in milliseconds). The outer errors are of this side.
 pub(super) async fn push(
     connection: &Connection,
     shard: &Shard,
     batch: &Batch,
-    (id, is_news): (BatchId, bool),
+    (id, silence): (BatchId, Option<i64>),
     diffs: &Columns<'_>,
 ) -> Result<Result<u64, Error>, Fault> {
     let (namespace, number) = name(shard);
-    let push = connection.statement(match is_news {
-        true => Prepared::Tell,
-        false => Prepared::Push,
+    let push = connection.statement(match silence {
+        Some(_) => Prepared::Tell,
+        None => Prepared::Push,
     })?;
     let (epoch, node) = (batch.epoch.0.get().cast_signed(), batch.node.to_string());
     let (id, previous) = (id.0.cast_signed(), batch.previous.0.cast_signed());
@@ -50,8 +62,8 @@ pub(super) async fn push(
         &previous,
         &diffs.node_life,
     ];
-    if is_news {
-        parameters.push(&told);
+    if let Some(silence) = &silence {
+        parameters.extend::<[&(dyn ToSql + Sync); 2]>([&told, silence]);
     }
     Ok(connection.client.execute(push, &parameters).await)
 }

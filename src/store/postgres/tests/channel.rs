@@ -36,11 +36,14 @@ async fn overheard(server: &Server, node: &mut Node<Postgres>) -> Vec<String> {
     for _ in 0..3 {
         tell(node, vec![hits("203.0.113.9", 7)]).await;
     }
+    server.ask("NOTIFY ngx_rate_limiting, 'the last one'");
     let mut payloads = Vec::new();
-    for _ in 0..3 {
-        payloads.push(heard.recv().await.unwrap());
+    loop {
+        match heard.recv().await.unwrap() {
+            last if last == "the last one" => return payloads,
+            payload => payloads.push(payload),
+        }
     }
-    payloads
 }
 
 #[test]
@@ -49,6 +52,7 @@ fn a_role_without_rights_hears_no_key_and_no_total() {
     block_on(async {
         let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
         let payloads = overheard(&server, &mut node).await;
+        assert_eq!(payloads.len(), 3);
         assert!(payloads.iter().all(|it| it.parse::<i64>().is_ok()), "{payloads:?}");
         // They do not even show the number of changes.
         assert!(payloads.iter().all(|it| *it == payloads[0]), "{payloads:?}");
@@ -119,5 +123,72 @@ fn a_flood_of_notifications_causes_few_reads() {
         assert!(looks <= 4, "{looks}");
         tell(&mut node, vec![hits("a", 1)]).await;
         assert_eq!(totals(&listener.recv(1).await[0].counts), pairs(&[("a", 1)]));
+    });
+}
+
+#[test]
+fn among_many_nodes_only_the_first_of_several_pushes_notifies() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
+        let two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
+        let mut listener = Listener::of(&two);
+        // Each push is followed by a silence of two seconds.
+        node.store.nodes = Some(1000);
+        assert_eq!(overheard(&server, &mut node).await.len(), 1);
+        let news = listener.recv(1).await;
+        assert_eq!(totals(&news[0].counts), pairs(&[("203.0.113.9", 21)]));
+        // Without a notification, the listener learns of another push when the silence ends.
+        tell(&mut node, vec![hits("a", 1)]).await;
+        let news = listener.recv(1).await;
+        assert_eq!(totals(&news[0].counts), pairs(&[("a", 1)]));
+        // After it, a push notifies again.
+        assert_eq!(overheard(&server, &mut node).await.len(), 1);
+        // In another namespace, there was no silence.
+        let mut other = Node::join(connect(server.tcp(), PUBLIC), shard("other")).await;
+        other.store.nodes = Some(1000);
+        assert_eq!(overheard(&server, &mut other).await.len(), 1);
+    });
+}
+
+#[test]
+fn a_node_that_has_notified_learns_of_the_silent_pushes_of_others() {
+    let schema = Schema::new();
+    block_on(async {
+        let mut node = Node::join(schema.connect(), shard("api")).await;
+        let mut two = Node::join(schema.connect(), shard("api")).await;
+        let mut listener = Listener::of(&node);
+        listener.subscriptions[0].node = node.id;
+        assert!(heard(&mut listener).await.is_empty());
+        (node.store.nodes, two.store.nodes) = (Some(100), Some(100));
+        tell(&mut node, vec![hits("a", 1)]).await;
+        tell(&mut two, vec![hits("b", 1)]).await;
+        let mut counts = Vec::new();
+        while counts.is_empty() {
+            counts = listener.recv(1).await.swap_remove(0).counts;
+        }
+        assert_eq!(totals(&counts), pairs(&[("b", 1)]));
+    });
+}
+
+#[test]
+fn rows_of_others_do_not_silence_pushes() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
+        let two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
+        let mut listener = Listener::of(&two);
+        node.store.nodes = Some(1000);
+        for number in ["-9223372036854775808", "9223372036854775807", "0", "-1", "-20000000000000"]
+        {
+            server.ask(&format!(
+                "INSERT INTO rl_counters_nodes
+                 SELECT epoch, '00000000-0000-0000-0000-000000000000', {number}, 'infinity'
+                 FROM rl_counters_epochs
+                 ON CONFLICT (epoch, node) DO UPDATE SET number = excluded.number"
+            ));
+            assert_eq!(overheard(&server, &mut node).await.len(), 1, "{number}");
+            listener.recv(1).await;
+        }
     });
 }
