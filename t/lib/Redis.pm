@@ -133,6 +133,9 @@ sub be_empty {
 
 sub cut_connections { $_[0]->cli(CLIENT => 'KILL', 'TYPE', 'normal') }
 
+# Returns the number of connections of nodes. Those of tests are to the socket.
+sub connections { return scalar grep {/ addr=127\.0\.0\.1:/} split /\n/, $_[0]->cli(CLIENT => 'LIST') }
+
 # Returns the number of connections that listen to the channel.
 sub listeners { return scalar grep {/ cmd=xread/} split /\n/, $_[0]->cli(CLIENT => 'LIST') }
 

@@ -42,6 +42,7 @@ our @nodes = (Node->new(a => $port + 2), Node->new(b => $port + 3));
 #   pause, go_on        makes it hang, and resumes it
 #   flush               deletes all its data
 #   cut_connections     closes the connections of nodes
+#   connections         the number of connections of nodes (Redis and Postgres)
 #   listeners           the number of connections that listen to the channel
 #   disturbances        disruptive actions of an operator: pairs of a name and a function
 #   lock, unlock        makes it require a password; undoes that

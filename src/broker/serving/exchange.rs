@@ -2,6 +2,7 @@
 //! it is down.
 
 use core::any::Any;
+use core::cell::RefCell;
 use core::fmt;
 use core::hash::BuildHasher as _;
 use core::ops::Range;
@@ -11,7 +12,7 @@ use std::hash::RandomState;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use futures_util::future::{FutureExt as _, select};
+use futures_util::future::{Either, FutureExt as _, select};
 
 use super::backlog::{Backlog, Gathered};
 use super::batching::BatchingDelay;
@@ -30,6 +31,11 @@ use crate::table::{CounterTable, NamespaceIndex, SyncState};
 /// Interval in which the workers' rings are drained while a store is down, so that they do not fill
 /// up.
 const COLLECT: Duration = Duration::from_millis(50);
+/// Interval in which an idle task checks whether a newer configuration serves.
+const LOOK: Duration = Duration::from_millis(500);
+/// Idle time after which a task of an old configuration closes its connection. Requests that were
+/// begun before a reload mostly ask within it, and do not wait for a new connection.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// Asks one decider, for all workers.
 pub(super) struct DeciderTask {
@@ -45,6 +51,8 @@ pub(super) struct DeciderTask {
     pub(super) trial: Vec<Question>,
     /// The namespaces of the store.
     pub(super) namespaces: Rc<[DecidedNamespace]>,
+    /// See [`DecidingStore`](super::serve::DecidingStore).
+    pub(super) is_superseded: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// A namespace that a store decides.
@@ -70,9 +78,36 @@ impl fmt::Debug for DecidedNamespace {
 
 type DeciderBacklog = Backlog<WaitingRequest>;
 
+/// The clients of a store's tasks, which share their connections if the store's clients can.
+pub(super) struct StoreClients<S> {
+    connect: Box<dyn Fn() -> S>,
+    /// A client whose connections the others share; `None` before the first one.
+    shared: RefCell<Option<S>>,
+}
+
+impl<S: Decider> StoreClients<S> {
+    pub(super) fn new(connect: impl Fn() -> S + 'static) -> StoreClients<S> {
+        StoreClients { connect: Box::new(connect), shared: RefCell::default() }
+    }
+
+    /// Returns another client, which connects at its first use.
+    fn client(&self) -> S {
+        let mut shared = self.shared.borrow_mut();
+        let shared = shared.get_or_insert_with(&self.connect);
+        shared.share().unwrap_or_else(&self.connect)
+    }
+
+    /// Lets shared connections close when the last client that uses them is dropped.
+    fn release(&self) {
+        self.shared.take();
+    }
+}
+
 /// The state of a running task.
 struct Served<'t, D> {
-    store: D,
+    clients: Rc<StoreClients<D>>,
+    /// `None` if the task needs no connection.
+    client: Option<D>,
     node: NodeId,
     state: DeciderState<'t>,
     backlog: &'t DeciderBacklog,
@@ -90,26 +125,27 @@ struct Pauses {
 
 impl DeciderTask {
     /// Answers questions until the dispatcher is closed.
-    pub(super) async fn serve(self, store: impl Decider, node: NodeId) {
+    pub(super) async fn serve<D: Decider>(self, clients: Rc<StoreClients<D>>, node: NodeId) {
         let (Some(state), Some(backlog)) = (
             self.dispatcher.queues.decider(self.decider),
             self.dispatcher.backlogs.get(self.decider),
         ) else {
             return;
         };
-        let mut served = Served { store, node, state, backlog, retries: Retries::default() };
+        let retries = Retries::default();
+        let mut served = Served { clients, client: None, node, state, backlog, retries };
         // Connects before a request waits for it. A store that is lost may answer but refuse, so it
         // gets the trial.
         let first = match self.store.is_lost() {
             true => &self.trial,
             false => &self.probe,
         };
-        if self.ask(&mut served, first).await.is_err() {
+        if !(self.is_superseded)() && self.ask(&mut served, first).await.is_err() {
             self.wait_for(&mut served, first).await;
         }
         let mut pauses = Pauses::new((self.dispatcher.uptime)());
         let mut clock = LearnedClock::default();
-        while let Some(gathered) = self.next(backlog, state, &mut pauses).await {
+        while let Some(gathered) = self.next(&mut served, &mut pauses).await {
             let questions = match &*gathered.questions {
                 [] => &self.probe,
                 questions => questions,
@@ -158,7 +194,8 @@ impl DeciderTask {
         served: &mut Served<'_, impl Decider>,
         questions: &[Question],
     ) -> Result<Decided, StoreError> {
-        let Served { store, node, .. } = served;
+        let Served { clients, client, node, .. } = served;
+        let store = client.get_or_insert_with(|| clients.client());
         let before = self.store.known();
         let granted = self.granted(questions);
         for (shard, grants, _) in &granted {
@@ -217,7 +254,7 @@ impl DeciderTask {
         if !self.dispatcher.is_serving() {
             return;
         }
-        let Served { state, store, .. } = served;
+        let Served { state, client, .. } = served;
         let result = match error {
             Some(error) => {
                 state.breaker.open(self.dispatcher.now());
@@ -234,7 +271,8 @@ impl DeciderTask {
             // Not all of the store is back.
             return;
         }
-        let event = self.store.note(Observer::Broker, before, result, || store.server());
+        let server = || client.as_ref().and_then(|it| it.server());
+        let event = self.store.note(Observer::Broker, before, result, server);
         if event.is_some() {
             self.dispatcher.events.push(event);
         }
@@ -243,10 +281,10 @@ impl DeciderTask {
     /// Waits for the next questions; `None` when no more can come.
     async fn next(
         &self,
-        backlog: &DeciderBacklog,
-        state: DeciderState<'_>,
+        served: &mut Served<'_, impl Decider>,
         pauses: &mut Pauses,
     ) -> Option<Gathered<WaitingRequest>> {
+        let Served { state, backlog, .. } = *served;
         loop {
             self.dispatcher.collect();
             self.count_dropped(backlog);
@@ -265,8 +303,22 @@ impl DeciderTask {
             if self.dispatcher.is_closed.get() {
                 return None;
             }
-            self.gather(backlog, state, 1).await;
+            let asked = self.gather(backlog, state, 1);
+            if served.client.is_none() {
+                asked.await;
+            } else if let Either::Right(_) = select(pin!(asked), pin!(self.idle())).await {
+                served.client = None;
+                served.clients.release();
+            }
         }
+    }
+
+    /// Waits until an idle task needs no connection.
+    async fn idle(&self) {
+        while !(self.is_superseded)() {
+            tokio::time::sleep(LOOK).await;
+        }
+        tokio::time::sleep(LINGER).await;
     }
 
     /// Waits until there are `questions` questions, or another reason to continue.

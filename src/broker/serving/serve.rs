@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::dispatcher::Dispatcher;
-use super::exchange::{DecidedNamespace, DeciderTask};
+use super::exchange::{DecidedNamespace, DeciderTask, StoreClients};
 use super::store_event::{StoreEvent, WatchedStore};
 use super::turn::Turn;
 use crate::broker::shared::shared_queues::SharedQueues;
@@ -53,6 +53,9 @@ pub struct DecidingStore {
     pub is_divided: bool,
     /// The namespaces that it decides.
     pub namespaces: Vec<DecidedNamespace>,
+    /// Returns whether a newer configuration serves, so that only the last requests of this one may
+    /// still ask.
+    pub is_superseded: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// A source of a store's deciders, by which the broker connects to the store.
@@ -79,10 +82,9 @@ impl StoreVisitor for DeciderTasks<'_> {
     type Output = ();
 
     fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
-        let store = connect();
+        let clients = Rc::new(StoreClients::new(connect));
         for task in self.tasks {
-            let store = store.share().unwrap_or_else(&connect);
-            self.running.spawn_local(task.serve(store, self.node));
+            self.running.spawn_local(task.serve(clients.clone(), self.node));
         }
     }
 }
@@ -149,7 +151,8 @@ async fn join_all(tasks: &mut JoinSet<()>) {
 /// Spawns a task for each decider.
 fn spawn_tasks(dispatcher: &Rc<Dispatcher>, stores: &[DecidingStore]) -> JoinSet<()> {
     let mut running = JoinSet::new();
-    for DecidingStore { store: watched, source, node, shards, is_divided, namespaces } in stores {
+    for deciding in stores {
+        let DecidingStore { store: watched, source, node, shards, is_divided, .. } = deciding;
         // The probe and the trial of each decider.
         let of_each = shards.iter().cloned();
         let of_each = of_each.map(|shard| {
@@ -165,7 +168,7 @@ fn spawn_tasks(dispatcher: &Rc<Dispatcher>, stores: &[DecidingStore]) -> JoinSet
             }
             true => of_each.map(|(probe, trial)| (vec![probe], vec![trial])).collect(),
         };
-        let namespaces: Rc<[DecidedNamespace]> = namespaces.as_slice().into();
+        let namespaces: Rc<[DecidedNamespace]> = deciding.namespaces.as_slice().into();
         let first = running.len();
         let siblings = first..first.saturating_add(questions.len());
         let tasks = siblings.clone().zip(questions).map(|(decider, (probe, trial))| DeciderTask {
@@ -176,6 +179,7 @@ fn spawn_tasks(dispatcher: &Rc<Dispatcher>, stores: &[DecidingStore]) -> JoinSet
             probe,
             trial,
             namespaces: namespaces.clone(),
+            is_superseded: deciding.is_superseded.clone(),
         });
         source.connect(DeciderTasks { tasks: tasks.collect(), node: *node, running: &mut running });
     }

@@ -385,3 +385,31 @@ fn a_racing_question_is_asked_again_until_it_is_decided_or_nearly_late() {
     });
     thread.end();
 }
+
+#[test]
+fn a_broker_of_an_old_configuration_keeps_no_idle_connection() {
+    let (queues, store) = (queues(), Store::default());
+    let connections = || store.0.connections.load(SeqCst);
+    let thread = BrokerThread::start(&queues, &store);
+    wait_until("nobody connects", || connections() == 1);
+    with_longer_timeout(&queues, async |worker| {
+        store.0.is_superseded.store(true, SeqCst);
+        for _ in 0..2 {
+            wait_until("the connection stays", || connections() == 0);
+            worker.ask();
+            worker.settle().await;
+            assert_eq!(connections(), 1);
+        }
+        worker.check(&store);
+        thread.end();
+        assert_eq!(connections(), 0);
+        // Another worker of the old configuration connects for a question only.
+        let asked = store.0.exchanges.load(SeqCst);
+        let other = BrokerThread::of_worker(1, &queues, &store);
+        worker.ask();
+        worker.settle().await;
+        assert_eq!(store.0.exchanges.load(SeqCst), asked + 1);
+        worker.check(&store);
+        other.end();
+    });
+}

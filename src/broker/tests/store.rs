@@ -40,8 +40,24 @@ pub(super) const MOODS: [Mood; 6] =
     [Mood::Answers, Mood::Refuses, Mood::IsFull, Mood::LosesAnswers, Mood::IsSilent, Mood::Holds];
 
 /// A store that records the questions to it.
-#[derive(Clone, Default)]
-pub(super) struct Store(pub(super) Arc<Inner>);
+#[derive(Default)]
+pub(super) struct Store(pub(super) Arc<Inner>, Option<Connection>);
+
+/// A client's connection.
+struct Connection(Arc<Inner>);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Creates a client that is not connected.
+impl Clone for Store {
+    fn clone(&self) -> Store {
+        Store(self.0.clone(), None)
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Inner {
@@ -57,6 +73,10 @@ pub(super) struct Inner {
     pub(super) charged: AtomicI64,
     /// Number of times that each question races before it is decided.
     pub(super) races: AtomicUsize,
+    /// Whether a newer configuration serves.
+    pub(super) is_superseded: AtomicBool,
+    /// Number of clients that have asked and are not dropped.
+    pub(super) connections: AtomicUsize,
 }
 
 impl Store {
@@ -96,6 +116,10 @@ impl Decider for Store {
             mood => mood,
         };
         self.0.exchanges.fetch_add(1, SeqCst);
+        self.1.get_or_insert_with(|| {
+            self.0.connections.fetch_add(1, SeqCst);
+            Connection(self.0.clone())
+        });
         if mood == Mood::Holds {
             self.0.is_holding.store(true, SeqCst);
             while !self.0.lets_go.load(SeqCst) {

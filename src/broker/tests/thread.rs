@@ -1,5 +1,6 @@
 //! The broker's thread, which tests kill.
 
+use core::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -66,6 +67,10 @@ impl BrokerThread {
                 shards: vec![Shard { namespace: "api".into(), number: 0 }],
                 is_divided: false,
                 namespaces: vec![],
+                is_superseded: Arc::new({
+                    let store = Arc::downgrade(&store.0);
+                    move || store.upgrade().is_some_and(|it| it.is_superseded.load(SeqCst))
+                }),
             }],
             uptime,
         };

@@ -49,6 +49,8 @@ pub enum SyncCommand {
     Tick,
     /// Push counters that are due early.
     Early,
+    /// Close the connection, because users of a newer configuration sync now. No exchange follows.
+    Leave,
     /// Push the remaining hits within these limits, and end.
     Finish(LastPush),
 }
@@ -168,6 +170,7 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
                 Some(Some(SyncCommand::Tick)) => {
                     self.next.get_or_insert(self.env.uptime());
                 }
+                Some(Some(SyncCommand::Leave)) => self.disconnect(),
                 Some(Some(SyncCommand::Early)) => self.early.schedule(self.env.uptime()),
                 Some(Some(SyncCommand::Sync { fetches_anew, reply })) => {
                     if fetches_anew {
@@ -191,6 +194,11 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
         if let Some(result) = pushed.await {
             self.observer.end(&result, &self.store);
         }
+    }
+
+    /// Closes the connection. The next exchange opens one again.
+    fn disconnect(&mut self) {
+        self.store = (self.connect)();
     }
 
     /// Returns the time of the next cycle; `None` if none is due before a caller asks.
@@ -218,8 +226,8 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
         if self.requested.is_none() && self.syncer.is_fresh(self.times.period, &self.env) {
             self.idle = self.idle.saturating_add(1);
             if self.idle == MAX_IDLE {
-                // Closes the connection, so that a node has few connections.
-                self.store = (self.connect)();
+                // So that a node has few connections.
+                self.disconnect();
             }
             return;
         }

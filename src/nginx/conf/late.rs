@@ -130,6 +130,7 @@ impl MainConf {
                     granted: Vec::new(),
                     lent: self.lend(),
                 }],
+                is_superseded: self.is_superseded(),
             };
             (first, decider)
         });

@@ -433,6 +433,17 @@ impl MainConf {
         self.zones.get(number).map(|zone| &**zone)
     }
 
+    /// Returns a function that tells the sync thread whether a newer configuration serves.
+    pub(super) fn is_superseded(&'static self) -> Arc<dyn Fn() -> bool + Send + Sync> {
+        let zones = self.zones().iter().filter_map(|it| Some((it.table()?, it.configuration())));
+        let (zones, lent): (Vec<_>, _) = (zones.collect(), self.lent.clone());
+        Arc::new(move || {
+            // The tables are mapped as long as they are lent.
+            let _ = &lent;
+            zones.iter().any(|(table, own)| table.configuration() != *own)
+        })
+    }
+
     /// Returns the zones, in the order of the configuration.
     pub(super) fn zones(&self) -> &[Rc<Zone>] {
         &self.zones

@@ -14,6 +14,7 @@ use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::channel::ChannelTask;
 use super::task::{CycleObserver, Done, SyncTask, SyncWaiter};
@@ -23,6 +24,8 @@ use crate::nginx::conf::SyncedNamespace;
 use crate::store::registry::THREAD_STACK;
 use crate::table::SyncState;
 
+/// Interval in which the thread checks whether a newer configuration's workers sync.
+const LOOK: Duration = Duration::from_millis(500);
 /// Time to wait for the thread after its last pushes should have ended.
 const MARGIN: Duration = Duration::from_millis(100);
 
@@ -47,7 +50,7 @@ enum Task {
     Sync {
         number: usize,
         namespace: Box<SyncedNamespace>,
-        /// Sender to the task itself, for early pushes.
+        /// Sender to the task itself, for commands of the thread.
         task: UnboundedSender<SyncCommand>,
         commands: UnboundedReceiver<SyncCommand>,
     },
@@ -99,7 +102,7 @@ impl Thread {
                     tasks: JoinSet::new(),
                     results,
                     events,
-                    early: EarlySyncs::default(),
+                    syncs: Syncs::default(),
                     ending,
                 };
                 running.go_on(bell, more).await;
@@ -221,15 +224,23 @@ impl Thread {
     }
 }
 
-/// The sync states of namespaces with early pushes, and the senders to their tasks.
-type EarlySyncs = Rc<RefCell<Vec<(SyncState<'static>, UnboundedSender<SyncCommand>)>>>;
+/// The syncs of the thread that are not superseded.
+type Syncs = Rc<RefCell<Vec<ThreadSync>>>;
+
+/// A sync of the thread.
+struct ThreadSync {
+    state: SyncState<'static>,
+    /// Whether hits are pushed early.
+    is_early: bool,
+    task: UnboundedSender<SyncCommand>,
+}
 
 /// The tasks of the thread.
 struct ThreadTasks {
     tasks: JoinSet<()>,
     results: EventLoopQueue<Done>,
     events: EventLoopQueue<StoreEvent>,
-    early: EarlySyncs,
+    syncs: Syncs,
     /// Closed to end the subscriptions.
     ending: watch::Receiver<()>,
 }
@@ -240,9 +251,10 @@ impl ThreadTasks {
     /// would continue without it.
     async fn go_on(&mut self, bell: Option<EventFd>, mut more: UnboundedReceiver<Task>) {
         if let Some(bell) = bell {
-            let listening = push_early(bell, self.early.clone(), self.ending.clone());
+            let listening = push_early(bell, self.syncs.clone(), self.ending.clone());
             self.tasks.spawn_local(listening);
         }
+        self.tasks.spawn_local(leave_superseded(self.syncs.clone(), self.ending.clone()));
         loop {
             let task = {
                 let ended = async {
@@ -270,9 +282,10 @@ impl ThreadTasks {
     fn begin(&mut self, task: Task) {
         match task {
             Task::Sync { number, namespace, task, commands } => {
-                let early = namespace.namespace.sync_state();
-                let early = early.filter(|_| namespace.is_early);
-                self.early.borrow_mut().extend(early.map(|state| (state, task)));
+                let state = namespace.namespace.sync_state();
+                let is_early = namespace.is_early;
+                let sync = state.map(|state| ThreadSync { state, is_early, task });
+                self.syncs.borrow_mut().extend(sync);
                 let options = namespace.options.clone();
                 let job = SyncTask {
                     observer: CycleObserver {
@@ -321,7 +334,7 @@ fn heard(namespaces: &[SyncedNamespace]) -> Vec<Vec<SyncedNamespace>> {
 }
 
 /// Sends a command to the tasks of the namespaces whose bell is rung, until `ending` is closed.
-async fn push_early(bell: EventFd, namespaces: EarlySyncs, mut ending: watch::Receiver<()>) {
+async fn push_early(bell: EventFd, syncs: Syncs, mut ending: watch::Receiver<()>) {
     // Without the bell, hits are pushed once in each period.
     let Ok(rung) = bell.listen() else { return };
     let mut ended = pin!(ending.changed());
@@ -331,13 +344,30 @@ async fn push_early(bell: EventFd, namespaces: EarlySyncs, mut ending: watch::Re
             Either::Left((Err(_), _)) | Either::Right(_) => return,
         }
         bell.clear();
-        for (state, task) in &*namespaces.borrow() {
-            if state.is_rung() {
-                // Sending fails only if the task has ended.
-                let _ = task.send(SyncCommand::Early);
-            }
+        for sync in syncs.borrow().iter().filter(|it| it.is_early && it.state.is_rung()) {
+            // Sending fails only if the task has ended.
+            let _ = sync.task.send(SyncCommand::Early);
         }
     }
+}
+
+/// Closes the connections of syncs that workers of a newer configuration have taken over, until
+/// `ending` is closed.
+async fn leave_superseded(syncs: Syncs, mut ending: watch::Receiver<()>) {
+    let leave = async {
+        loop {
+            syncs.borrow_mut().retain(|sync| {
+                let is_superseded = sync.state.is_superseded();
+                if is_superseded {
+                    // Sending fails only if the task has ended.
+                    let _ = sync.task.send(SyncCommand::Leave);
+                }
+                !is_superseded
+            });
+            sleep(LOOK).await;
+        }
+    };
+    select(pin!(leave), pin!(ending.changed())).await;
 }
 
 /// Blocks all signals in this thread and in those that it starts afterwards: nginx's main thread

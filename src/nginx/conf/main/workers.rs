@@ -83,6 +83,7 @@ impl MainConf {
                 shards: shards.collect(),
                 is_divided: store.is_divided(),
                 namespaces: decided.collect(),
+                is_superseded: self.is_superseded(),
             }));
         }
         deciding
