@@ -7,6 +7,8 @@
 #                       [--seed N] [--modes MODE,...] [PATTERN...]
 #   scripts/converge.sh --quick [--nodes N] [--store ...]    half a minute: only checks that no hit is lost
 #
+#   scripts/converge.sh --busy KEYS [--keys 100000] [--load 1] [--requests 4000] [--trickle 1000] [--nodes N] [...]
+#
 # Prints tables. Without MODES and PATTERNs, all are measured, a minute and a half for each mode with a
 # window of 5s, and kept in docs/convergence/, with the figures as JSON and as a plot, if there are ten nodes.
 #
@@ -33,6 +35,13 @@
 # namespace, in a second; the processors' time of store and nodes is that of /proc. Steady patterns go
 # at the same time, each with a namespace of its own; bursts by themselves. Hits are the same of a seed.
 #
+# Many keys. With --busy, one namespace has so many busy keys of 10000/5s (or --limit; sliding), with LOAD times their
+# limits' hits in total, and a trickle of hits to so many other keys, all of which each node has fetched before.
+# Requests come evenly to all nodes; those to busy keys count as many hits each as it takes to make REQUESTS a second of
+# them. Probes, each a hit of a key of its own that is pushed at once, and questions to all nodes, show when a hit is known
+# to one node and to all. A table of the cost and the accuracy is printed, and written as JSON to the file that --json
+# names. The cost of Postgres is in transactions and rows.
+#
 #   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it; nothing is
 #                  built then but the generator
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -41,15 +50,17 @@ cd "$root"
 
 command="scripts/converge.sh${*:+ $*}"
 usage="usage: scripts/converge.sh [--quick] [--nodes N] [--store redis|postgres] [--limit 1000/5s] [--sliding]
-    [--windows N] [--seed N] [--modes MODE,...] [PATTERN...]"
-nodes=10 store=redis limit=1000/5s algorithm=fixed windows=7 seed=1 quick=
+    [--windows N] [--seed N] [--modes MODE,...] [PATTERN...]
+    scripts/converge.sh --busy KEYS [--keys N] [--load N] [--requests N] [--trickle N] [--json FILE] [...]"
+nodes=10 store=redis limit= algorithm=fixed windows=7 seed=1 quick=
+busy= keys=100000 load=1 requests=4000 trickle=1000 json=/dev/null
 modes=
 patterns=
 while [ $# -gt 0 ]; do
     case $1 in
         --quick) quick=yes ;;
         --sliding) algorithm=sliding ;;
-        --nodes | --store | --limit | --windows | --seed | --modes)
+        --nodes | --store | --limit | --windows | --seed | --modes | --busy | --keys | --load | --requests | --trickle | --json)
             [ $# -gt 1 ] || die "$usage"
             printf -v "${1#--}" %s "$2"
             shift
@@ -61,20 +72,10 @@ while [ $# -gt 0 ]; do
 done
 [[ $nodes =~ ^([2-9]|[1-9][0-9]|100)$ ]] || die "--nodes: a number from 2 to 100, not $nodes"
 [[ $store =~ ^(redis|postgres)$ && $seed =~ ^[0-9]+$ && $windows =~ ^[1-9][0-9]*$ ]] || die "$usage"
+[[ $busy$keys$load$requests$trickle =~ ^[0-9]+$ ]] || die "$usage"
+[ -z "$busy" ] || algorithm=sliding limit=${limit:-10000/5s}
+limit=${limit:-1000/5s}
 [[ $limit =~ ^[1-9][0-9]*/[1-9][0-9]*s$ ]] || die "no limit such as 1000/5s: $limit"
-
-need_packages perl "$([ "$store" = postgres ] && echo postgresql || echo redis-server)"
-if [ -z "${NGINX_BINARY:-}" ]; then
-    scripts/build.sh
-    NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
-    NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-target}")/release/lib$name.so
-fi
-target=$(realpath "${CARGO_TARGET_DIR:-target}")
-# The same build of examples as in scripts/test.sh.
-cargo build --quiet --locked --profile checked --no-default-features --features stores,conformance,convert --example converge
-converge=(scripts/converge/converge.pl "$target/checked/examples/converge" "$NGINX_BINARY" "$NGINX_MODULE"
-    "$store" "$seed" "$nodes")
-[ -z "$quick" ] || exec "${converge[@]}" quick
 
 # heading: prints the command and the machine.
 heading() {
@@ -96,6 +97,26 @@ server_version() {
         redis-server --version | cut -d ' ' -f 1-3
     fi
 }
+
+need_packages perl "$([ "$store" = postgres ] && echo postgresql || echo redis-server)"
+if [ -z "${NGINX_BINARY:-}" ]; then
+    scripts/build.sh
+    NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
+    NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-target}")/release/lib$name.so
+fi
+target=$(realpath "${CARGO_TARGET_DIR:-target}")
+# The same build of examples as in scripts/test.sh.
+cargo build --quiet --locked --profile checked --no-default-features --features stores,conformance,convert --example converge
+converge=(scripts/converge/converge.pl "$target/checked/examples/converge" "$NGINX_BINARY" "$NGINX_MODULE"
+    "$store" "$seed" "$nodes")
+[ -z "$quick" ] || exec "${converge[@]}" quick
+if [ -n "$busy" ]; then
+    heading
+    scripts/converge/busy.pl "$NGINX_BINARY" "$NGINX_MODULE" "$store" "$json" "$windows" generator="${converge[1]}" \
+        seed="$seed" nodes="$nodes" limit="$limit" algorithm="$algorithm" settings='sync_rate 5s;' busy="$busy" \
+        keys="$keys" load="$load" requests="$requests" trickle="$trickle"
+    exit
+fi
 
 kept=
 [ -n "$modes$patterns" ] || [ "$nodes" != 10 ] || kept=yes

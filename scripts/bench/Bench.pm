@@ -14,7 +14,7 @@ use List::Util qw(sum0);
 use Time::HiRes qw(sleep time);
 
 our @EXPORT_OK = qw(
-    await_nginx children count cpu cpu_of_thread interval launch_nginx load lua_modules median redis start_nginx
+    await_nginx children count cpu cpu_of_thread cpu_of_threads interval launch_nginx load lua_modules median redis start_nginx
     start_redis stop wait_for work_dir write_results
 );
 
@@ -216,6 +216,16 @@ sub cpu { 1e-9 * sum0(map { nanoseconds($_) } map { glob "/proc/$_/task/*/scheds
 
 # Returns the processor time of a process's first thread, which is nginx's event loop.
 sub cpu_of_thread { 1e-9 * nanoseconds("/proc/$_[0]/task/$_[0]/schedstat") }
+
+# Returns the processor time of the threads of this name in some processes, in seconds.
+sub cpu_of_threads {
+    my ($name, @processes) = @_;
+    my @threads = grep {
+        open my $in, '<', "$_/comm";
+        $in && (<$in> // '') eq "$name\n";
+    } map { glob "/proc/$_/task/*" } @processes;
+    return 1e-9 * sum0(map { nanoseconds("$_/schedstat") } @threads);
+}
 
 sub nanoseconds {
     my ($file) = @_;

@@ -8,8 +8,9 @@ use IO::Socket::INET;
 use List::Util qw(sum0 uniq);
 use Time::HiRes qw(sleep time);
 
-use Bench qw(await_nginx children cpu launch_nginx start_redis);
+use Bench qw(await_nginx children cpu launch_nginx);
 use Postgres;
+use Redis;
 
 my $runs = 0;
 
@@ -20,25 +21,36 @@ sub start {
     my ($class, $nginx, $module, $store, $dir, %conf) = @_;
     $dir .= '/' . ++$runs;
     mkdir $dir;
-    my $self = bless {conf => \%conf}, $class;
+    my $self = bless {nginx => $nginx, module => $module, dir => $dir, conf => \%conf}, $class;
     ($self->{limit}, $self->{window}) = $conf{limit} =~ m{^(\d+)/(\d+(?:\.\d+)?)s$} or die "no limit: $conf{limit}\n";
-    my ($ask, $say) = $self->start_store($store, $dir);
+    $self->{store} = $self->start_store($store);
+    $self->launch($conf{nodes});
+    for my $node (@{$self->{nodes}}) {
+        await_nginx($node);
+        sleep 0.05 until is_up($node);
+    }
+    return $self;
+}
+
+# Adds nodes, without waiting for them.
+sub launch {
+    my ($self, $count) = @_;
+    my $dir = $self->{dir};
     # Hides a warning of each node about a sync period that is long for the window.
     open my $stderr, '>&', \*STDERR or die "cannot keep stderr: $!\n";
     open STDERR, '>', "$dir/stderr" or die "$dir: $!\n";
-    for my $number (1 .. $conf{nodes}) {
-        push @{$self->{nodes}}, launch_nginx(
-            $nginx, "$dir/$number",
-            main    => "load_module $module;",
-            http    => $self->http($ask),
+    my @new = map {
+        launch_nginx(
+            $self->{nginx}, "$dir/$_",
+            main    => "load_module $self->{module};",
+            http    => $self->http($self->{store}),
             server  => $self->server,
             workers => 1,
-        );
-    }
+        )
+    } map { @{$self->{nodes} // []} + $_ } 1 .. $count;
     open STDERR, '>&', $stderr or die;
-    await_nginx($_) for @{$self->{nodes}};
-    for my $node (@{$self->{nodes}}) { sleep 0.05 until is_up($node) }
-    return $self;
+    push @{$self->{nodes}}, @new;
+    return @new;
 }
 
 # Returns whether an nginx accepts the settings of a namespace.
@@ -52,18 +64,20 @@ sub accepts {
     return system("$nginx -t -q -e $dir/accepts.log -c $dir/accepts.conf 2>/dev/null") == 0;
 }
 
-# Starts a store in a directory. Returns the directives of its block.
+# Starts a store. Returns the directives of its block.
 sub start_store {
-    my ($self, $store, $dir) = @_;
+    my ($self, $store) = @_;
     if ($store eq 'redis') {
-        (my $port, $self->{redis}) = start_redis($dir);
-        return "strategy redis; server 127.0.0.1:$port;";
+        my $it = $self->{redis} = Redis->new(port => Bench::free_port());
+        $it->start;
+        return "strategy redis; server 127.0.0.1:$it->{port};";
     }
     my $it = $self->{postgres} = Postgres->new(port => Bench::free_port());
     $it->create;
     open my $conf, '>>', "$it->{dir}/data/postgresql.auto.conf" or die "$it->{dir}: $!\n";
     # A node has two connections for each store block: it pushes by one and listens by the other. Others may linger.
-    print $conf 'max_connections = ', 20 + 4 * $self->{conf}{nodes} * @{$self->{conf}{lanes}}, "\n";
+    my @lanes = $self->lanes;
+    print $conf 'max_connections = ', 20 + 4 * ($self->{conf}{most} // $self->{conf}{nodes}) * @lanes, "\n";
     close $conf or die;
     $it->start;
     return "strategy postgres; server 127.0.0.1:$it->{port}; username postgres;";
@@ -117,7 +131,7 @@ sub exchanges {
 # Returns the processor time of the store and the nodes, in seconds.
 sub work {
     my ($self) = @_;
-    my @store = $self->{redis} // postgres_processes($self->{postgres}{guard});
+    my @store = $self->{redis} ? $self->{redis}{pid} : postgres_processes($self->{postgres}{guard});
     return {store => cpu(@store), nodes => cpu(map { @{$_->{workers}} } @{$self->{nodes}})};
 }
 
@@ -144,7 +158,7 @@ sub meet {
     my ($self) = @_;
     my $deadline = time + 60;
     for my $node (@{$self->{nodes}}) {
-        until (knows($node, $self->{conf}{nodes})) {
+        until (knows($node, scalar @{$self->{nodes}})) {
             die "nodes do not meet\n" if time > $deadline;
             sleep 0.05;
         }
@@ -165,6 +179,20 @@ sub is_up {
     return !grep { !$metrics{$_} } grep {/^ratelimit_store_up/} keys %metrics;
 }
 
+# Waits until the store has all hits of the nodes.
+sub settle {
+    my ($self) = @_;
+    my $deadline = time + 60;
+    for my $node (@{$self->{nodes}}) {
+        my %metrics;
+        do {
+            sleep 0.05;
+            die "nodes do not push all\n" if time > $deadline;
+            %metrics = metrics($node);
+        } while (grep { $metrics{$_} } grep {/^ratelimit_sync_pending_counters/} keys %metrics);
+    }
+}
+
 sub metrics {
     my ($node) = @_;
     return get($node, '/metrics') =~ /^(ratelimit_\S+) (\S+)$/mg;
@@ -180,10 +208,9 @@ sub get {
 # Stops the nodes and the store; the nodes push their remaining hits.
 sub stop {
     my ($self) = @_;
+    kill QUIT => map { $_->{master} } @{$self->{nodes}};
     Bench::stop($_->{master}) for @{$self->{nodes}};
-    # A shell that starts this in the background makes it ignore QUIT.
-    Bench::stop($self->{redis}, 'KILL') if $self->{redis};
-    $self->{postgres}->kill if $self->{postgres};
+    $_->kill for grep {defined} @$self{qw(redis postgres)};
 }
 
 1;

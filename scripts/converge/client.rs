@@ -16,7 +16,7 @@ const PATIENCE: u64 = 60_000_000_000;
 pub(crate) struct Due {
     pub(crate) at: u64,
     pub(crate) node: usize,
-    pub(crate) lane: usize,
+    pub(crate) path: String,
 }
 
 /// The outcome of a request.
@@ -29,30 +29,31 @@ pub(crate) struct Outcome {
     pub(crate) status: u16,
     /// The node's time when it answered, in milliseconds since 1970.
     pub(crate) millis: u64,
+    /// The count of the key, if the node says it.
+    pub(crate) total: f64,
 }
 
-/// Sends all, which are in order, to the nodes at these ports. Of lane 3, `/lane/3` is asked for.
+/// Sends all, which are in order, to the nodes at these ports.
 pub(crate) fn send(ports: &[u16], all: &[Due]) -> Vec<Outcome> {
-    hurry();
-    let mut client = Client::new(ports, all.len());
+    let mut client = Client::new(ports);
     for (index, due) in all.iter().enumerate() {
         while let Some(left) = due.at.checked_sub(now()).filter(|&left| left > 0) {
             client.wait(left);
         }
-        client.request(index, due);
+        client.request(due.node, &due.path);
         // Also reads answers between requests, so that their times are right.
         if index % 8 == 0 {
             client.wait(0);
         }
     }
     let end = now() + PATIENCE;
-    while client.is_waiting() && now() < end {
+    while client.waiting() > 0 && now() < end {
         client.wait(50_000_000);
     }
     client.outcomes
 }
 
-/// Takes precedence over the nodes, if the user may: on a busy machine, requests are late otherwise.
+/// Gives this thread precedence over the nodes, if the user may: on a busy machine, requests are late otherwise.
 fn hurry() {
     // SAFETY: the call takes no pointers. A failure, which returns -1, changes nothing.
     unsafe { libc::nice(-10) };
@@ -64,11 +65,13 @@ pub(crate) fn now() -> u64 {
     now.expect("a time after 1970").as_nanos() as u64
 }
 
-struct Client {
+pub(crate) struct Client {
     nodes: Vec<Vec<Connection>>,
     /// Connections to each node.
     of_node: usize,
-    outcomes: Vec<Outcome>,
+    /// Of each request, in the order of sending.
+    pub(crate) outcomes: Vec<Outcome>,
+    answers: usize,
     epoll: Epoll,
 }
 
@@ -80,7 +83,8 @@ struct Connection {
 }
 
 impl Client {
-    fn new(ports: &[u16], requests: usize) -> Client {
+    pub(crate) fn new(ports: &[u16]) -> Client {
+        hurry();
         let epoll = Epoll::new();
         let of_node = (CONNECTIONS / ports.len()).clamp(4, 32);
         let connect = |node: usize, port: u16, number: usize| {
@@ -94,31 +98,33 @@ impl Client {
             (0..of_node).map(|number| connect(node, port, number)).collect()
         };
         let nodes = ports.iter().enumerate().map(connections).collect();
-        Client { nodes, of_node, outcomes: vec![Outcome::default(); requests], epoll }
+        Client { nodes, of_node, outcomes: Vec::new(), answers: 0, epoll }
     }
 
-    fn is_waiting(&self) -> bool {
-        let mut connections = self.nodes.iter().flatten();
-        connections.any(|connection| !connection.waiting.is_empty())
+    /// Requests that were not answered.
+    pub(crate) fn waiting(&self) -> usize {
+        self.outcomes.len() - self.answers
     }
 
-    /// Sends one by the first connection that has least to wait for.
-    fn request(&mut self, index: usize, due: &Due) {
-        let connections = self.nodes[due.node].iter_mut();
+    /// Sends a request by the first connection that has least to wait for; returns its index.
+    pub(crate) fn request(&mut self, node: usize, path: &str) -> usize {
+        let connections = self.nodes[node].iter_mut();
         let connection = connections.min_by_key(|connection| connection.waiting.len());
         let connection = connection.expect("a connection");
+        let index = self.outcomes.len();
         connection.waiting.push_back(index);
-        write!(connection.unsent, "GET /lane/{} HTTP/1.1\r\nHost: a\r\n\r\n", due.lane)
-            .expect("memory");
-        self.outcomes[index].sent = now();
+        write!(connection.unsent, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").expect("memory");
+        self.outcomes.push(Outcome { sent: now(), ..Outcome::default() });
         connection.flush();
+        index
     }
 
     /// Takes the answers that come in so many nanoseconds at most; returns after the first ones.
-    fn wait(&mut self, nanos: u64) {
+    pub(crate) fn wait(&mut self, nanos: u64) {
         for number in self.epoll.ready(nanos) {
             let number = number as usize;
-            self.nodes[number / self.of_node][number % self.of_node].read(&mut self.outcomes);
+            let connection = &mut self.nodes[number / self.of_node][number % self.of_node];
+            self.answers += connection.read(&mut self.outcomes);
         }
         for connection in self.nodes.iter_mut().flatten() {
             if !connection.unsent.is_empty() {
@@ -137,7 +143,8 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, outcomes: &mut [Outcome]) {
+    /// Takes the answers that came; returns their number.
+    fn read(&mut self, outcomes: &mut [Outcome]) -> usize {
         let mut bytes = [0; 16384];
         loop {
             match self.stream.read(&mut bytes) {
@@ -148,35 +155,36 @@ impl Connection {
             }
         }
         let answered = now();
-        let mut taken = 0;
-        while let Some((length, status, millis)) = parse(&self.unread[taken..]) {
+        let (mut taken, mut count) = (0, 0);
+        while let Some((length, answer)) = parse(&self.unread[taken..]) {
             taken += length;
+            count += 1;
             let index = self.waiting.pop_front().expect("a request for each answer");
-            let outcome = &mut outcomes[index];
-            (outcome.answered, outcome.status, outcome.millis) = (answered, status, millis);
+            outcomes[index] = Outcome { sent: outcomes[index].sent, answered, ..answer };
         }
         self.unread.drain(..taken);
+        count
     }
 }
 
-/// Parses the first answer, if all of it is there: returns its length, its status, and the
-/// milliseconds of its header `T`, which has seconds.
-fn parse(bytes: &[u8]) -> Option<(usize, u16, u64)> {
+/// Parses the first answer, if all of it is there: returns its length and contents. The header `T` has seconds.
+fn parse(bytes: &[u8]) -> Option<(usize, Outcome)> {
     let head = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let text = std::str::from_utf8(&bytes[..head]).expect("a head of ASCII");
     let mut lines = text.split("\r\n");
     let status = lines.next()?.split(' ').nth(1).and_then(|word| word.parse().ok());
-    let (mut length, mut millis) = (0, None);
+    let (mut length, mut millis, mut total) = (0, None, 0.0);
     for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
         match name {
             "Content-Length" => length = value.parse().expect("a length"),
+            "Total" => total = value.parse().expect("a count"),
             "T" => millis = value.replace('.', "").parse().ok(),
             _ => {}
         }
     }
     let end = head + 4 + length;
-    let all = (end, status.expect("a status"), millis.expect("a time"));
-    (bytes.len() >= end).then_some(all)
+    let (status, millis) = (status.expect("a status"), millis.expect("a time"));
+    (bytes.len() >= end).then_some((end, Outcome { status, millis, total, ..Outcome::default() }))
 }
 
 /// A descriptor that tells which of many sockets can be read. The system's own timeout is of whole

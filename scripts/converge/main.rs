@@ -10,6 +10,10 @@
 //! - [`arrivals`], [`random`]: when hits arrive
 //! - [`client`]: sends them
 //! - [`oracle`]: judges the answers
+//! - [`many`]: instead of patterns, a load of many keys
+//!
+//! With `many BUSY COST REQUESTS OTHERS TRICKLE` instead of patterns, it sends that load, and prints one line; with no
+//! windows, it counts a hit of each of the other keys, and prints nothing.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,
@@ -21,6 +25,7 @@
 
 mod arrivals;
 mod client;
+mod many;
 mod oracle;
 #[path = "../accuracy/random.rs"]
 mod random;
@@ -50,6 +55,10 @@ fn main() {
     let span =
         Span { nodes: ports.len(), limit: limit.hits, window: limit.window * NANOS, windows };
 
+    if let Some("many") = lanes.first().map(String::as_str) {
+        let rest: Vec<u64> = lanes[1..].iter().map(|word| number(word.clone())).collect();
+        return many::run(&ports, limit, (start, windows), &rest, seed);
+    }
     let mut all = Vec::new();
     for (lane, name) in lanes.iter().enumerate() {
         let pattern = Pattern::parse(name).expect("a pattern such as balanced-2");
@@ -58,14 +67,15 @@ fn main() {
         all.extend(arrivals.into_iter().map(|arrival| Due {
             at: start * NANOS + arrival.at,
             node: arrival.node,
-            lane,
+            path: format!("/lane/{lane}"),
         }));
     }
     all.sort_by_key(|due| due.at);
     let outcomes = client::send(&ports, &all);
 
     for (lane, name) in lanes.iter().enumerate() {
-        let of_lane = all.iter().zip(&outcomes).filter(|(due, _)| due.lane == lane);
+        let path = format!("/lane/{lane}");
+        let of_lane = all.iter().zip(&outcomes).filter(|(due, _)| due.path == path);
         let (due, outcomes): (Vec<&Due>, Vec<Outcome>) = of_lane.unzip();
         println!("{}", lane_line(name, limit, start, windows, &due, &outcomes));
     }
@@ -82,14 +92,7 @@ fn lane_line(
 ) -> Value {
     let with = |status: u16| outcomes.iter().filter(move |outcome| outcome.status == status);
     let (admitted, refused) = (with(200).count(), with(429).count());
-    let mut answered: Vec<&Outcome> = with(200).chain(with(429)).collect();
-    // Nodes return milliseconds; within one, hits are in the order of sending.
-    answered.sort_by_key(|outcome| (outcome.millis, outcome.sent));
-    let hits: Vec<Hit> = answered
-        .iter()
-        .map(|outcome| Hit { millis: outcome.millis, is_admitted: outcome.status == 200 })
-        .collect();
-    let judged = judge(&hits, limit, start / limit.window, windows);
+    let judged = judge(&Hit::all(outcomes.iter(), 1), limit, start / limit.window, windows);
     let judged = &judged[1.min(judged.len() - 1)..];
     let excess = |window: &oracle::Window| window.nodes as f64 - window.central as f64;
     let of_limit = |excess: f64| 100.0 * excess / limit.hits as f64;
@@ -102,7 +105,7 @@ fn lane_line(
 
     let lateness = due.iter().zip(outcomes).map(|(due, outcome)| outcome.sent - due.at);
     let mut lateness: Vec<u64> = lateness.collect();
-    let mut took: Vec<u64> = answered.iter().map(|it| it.answered - it.sent).collect();
+    let mut took: Vec<u64> = with(200).chain(with(429)).map(|it| it.answered - it.sent).collect();
     let late = lateness.iter().filter(|&&late| late > NANOS).count();
     json!({
         "pattern": name,

@@ -1,12 +1,26 @@
 //! The decisions of one limiter for all nodes on the same hits, and the nodes' difference from
 //! them.
 
+use crate::client::Outcome;
+
 /// A hit that came, as its node saw it.
 #[derive(Clone, Copy)]
 pub(crate) struct Hit {
     /// The node's time, in milliseconds since 1970.
     pub(crate) millis: u64,
+    pub(crate) cost: u64,
     pub(crate) is_admitted: bool,
+}
+
+impl Hit {
+    /// Returns the hits of answered requests, each of so many, in the order in which they came.
+    pub(crate) fn all<'a>(of: impl Iterator<Item = &'a Outcome>, cost: u64) -> Vec<Hit> {
+        let mut answered: Vec<&Outcome> = of.filter(|it| matches!(it.status, 200 | 429)).collect();
+        // Nodes return milliseconds; within one, hits are in the order of sending.
+        answered.sort_by_key(|it| (it.millis, it.sent));
+        let hit = |it: &Outcome| Hit { millis: it.millis, cost, is_admitted: it.status == 200 };
+        answered.into_iter().map(hit).collect()
+    }
 }
 
 /// A limit of a window, in milliseconds.
@@ -32,10 +46,10 @@ pub(crate) fn judge(hits: &[Hit], limit: Limit, first: u64, windows: u64) -> Vec
     let mut judged = vec![Window::default(); windows as usize];
     let (mut central, mut nodes) = (Counter::default(), Counter::default());
     for hit in hits {
-        let is_central = central.has_room(hit.millis, limit);
-        let has_room = nodes.has_room(hit.millis, limit);
-        central.add(u64::from(is_central));
-        nodes.add(u64::from(hit.is_admitted));
+        let is_central = central.has_room(hit, limit);
+        let has_room = nodes.has_room(hit, limit);
+        central.add(hit.cost * u64::from(is_central));
+        nodes.add(hit.cost * u64::from(hit.is_admitted));
         // A hit after the end belongs to no window.
         let Some(window) = (hit.millis / limit.window)
             .checked_sub(first)
@@ -43,9 +57,9 @@ pub(crate) fn judge(hits: &[Hit], limit: Limit, first: u64, windows: u64) -> Vec
         else {
             continue;
         };
-        window.nodes += u64::from(hit.is_admitted);
-        window.central += u64::from(is_central);
-        window.refused_with_room += u64::from(has_room && !hit.is_admitted);
+        window.nodes += hit.cost * u64::from(hit.is_admitted);
+        window.central += hit.cost * u64::from(is_central);
+        window.refused_with_room += hit.cost * u64::from(has_room && !hit.is_admitted);
     }
     judged
 }
@@ -59,16 +73,16 @@ struct Counter {
 }
 
 impl Counter {
-    fn has_room(&mut self, millis: u64, limit: Limit) -> bool {
-        let number = millis / limit.window;
+    fn has_room(&mut self, hit: &Hit, limit: Limit) -> bool {
+        let number = hit.millis / limit.window;
         if number != self.number {
             let is_next = number == self.number + 1;
             self.previous = if is_next { self.current } else { 0 };
             (self.number, self.current) = (number, 0);
         }
-        let left = limit.window - millis % limit.window;
+        let left = limit.window - hit.millis % limit.window;
         let previous = if limit.is_sliding { self.previous * left } else { 0 };
-        (self.current + 1) * limit.window + previous <= limit.hits * limit.window
+        (self.current + hit.cost) * limit.window + previous <= limit.hits * limit.window
     }
 
     fn add(&mut self, hits: u64) {
