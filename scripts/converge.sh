@@ -8,6 +8,7 @@
 #   scripts/converge.sh --quick [--nodes N] [--store ...]    half a minute: only checks that no hit is lost
 #
 #   scripts/converge.sh --busy KEYS [--keys 100000] [--load 1] [--requests 4000] [--trickle 1000] [--nodes N] [...]
+#   scripts/converge.sh --joining --nodes N [--busy 20] [...]
 #
 # Prints tables. Without MODES and PATTERNs, all are measured, a minute and a half for each mode with a
 # window of 5s, and kept in docs/convergence/, with the figures as JSON and as a plot, if there are ten nodes.
@@ -42,6 +43,9 @@
 # to one node and to all. A table of the cost and the accuracy is printed, and written as JSON to the file that --json
 # names. The cost of Postgres is in transactions and rows.
 #
+# With --joining, a fifth of the nodes has that load; then all others start at once; then half of all, none with load, are
+# killed at once. The table has a column for each phase; exchanges and CPU are those of the first nodes.
+#
 #   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it; nothing is
 #                  built then but the generator
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -51,15 +55,16 @@ cd "$root"
 command="scripts/converge.sh${*:+ $*}"
 usage="usage: scripts/converge.sh [--quick] [--nodes N] [--store redis|postgres] [--limit 1000/5s] [--sliding]
     [--windows N] [--seed N] [--modes MODE,...] [PATTERN...]
-    scripts/converge.sh --busy KEYS [--keys N] [--load N] [--requests N] [--trickle N] [--json FILE] [...]"
+    scripts/converge.sh [--joining] --busy KEYS [--keys N] [--load N] [--requests N] [--trickle N] [--json FILE] [...]"
 nodes=10 store=redis limit= algorithm=fixed windows=7 seed=1 quick=
-busy= keys=100000 load=1 requests=4000 trickle=1000 json=/dev/null
+joining= busy= keys=100000 load=1 requests=4000 trickle=1000 json=/dev/null
 modes=
 patterns=
 while [ $# -gt 0 ]; do
     case $1 in
         --quick) quick=yes ;;
         --sliding) algorithm=sliding ;;
+        --joining) joining=yes ;;
         --nodes | --store | --limit | --windows | --seed | --modes | --busy | --keys | --load | --requests | --trickle | --json)
             [ $# -gt 1 ] || die "$usage"
             printf -v "${1#--}" %s "$2"
@@ -73,6 +78,7 @@ done
 [[ $nodes =~ ^([2-9]|[1-9][0-9]|100)$ ]] || die "--nodes: a number from 2 to 100, not $nodes"
 [[ $store =~ ^(redis|postgres)$ && $seed =~ ^[0-9]+$ && $windows =~ ^[1-9][0-9]*$ ]] || die "$usage"
 [[ $busy$keys$load$requests$trickle =~ ^[0-9]+$ ]] || die "$usage"
+[ -z "$joining" ] || busy=${busy:-20}
 [ -z "$busy" ] || algorithm=sliding limit=${limit:-10000/5s}
 limit=${limit:-1000/5s}
 [[ $limit =~ ^[1-9][0-9]*/[1-9][0-9]*s$ ]] || die "no limit such as 1000/5s: $limit"
@@ -112,10 +118,10 @@ converge=(scripts/converge/converge.pl "$target/checked/examples/converge" "$NGI
 [ -z "$quick" ] || exec "${converge[@]}" quick
 if [ -n "$busy" ]; then
     heading
-    scripts/converge/busy.pl "$NGINX_BINARY" "$NGINX_MODULE" "$store" "$json" "$windows" generator="${converge[1]}" \
-        seed="$seed" nodes="$nodes" limit="$limit" algorithm="$algorithm" settings='sync_rate 5s;' busy="$busy" \
-        keys="$keys" load="$load" requests="$requests" trickle="$trickle"
-    exit
+    many=(scripts/converge/busy.pl "$NGINX_BINARY" "$NGINX_MODULE" "$store" "$json" "$windows")
+    [ -z "$joining" ] || many=(scripts/converge/joining.pl "$NGINX_BINARY" "$NGINX_MODULE" "$store" "$json")
+    exec "${many[@]}" generator="${converge[1]}" seed="$seed" nodes="$nodes" limit="$limit" algorithm="$algorithm" \
+        settings='sync_rate 5s;' busy="$busy" keys="$keys" load="$load" requests="$requests" trickle="$trickle"
 fi
 
 kept=

@@ -46,6 +46,13 @@ sub commands {
     return \%of;
 }
 
+sub sum_of_commands { return sum_of(commands(@_)) }
+
+sub sum_of {
+    my ($commands) = @_;
+    return sum0(map { $commands->{$_} } grep { !/^tup/ } keys %$commands);
+}
+
 sub redis_bytes {
     my ($redis) = @_;
     my %stats = $redis->cli('INFO', 'stats') =~ /^(total_net_\w+):(\d+)/mg;
@@ -74,7 +81,7 @@ sub since {
         seconds         => $seconds,
         store_cpu       => 100 * $more->(sub { $_[0]{store} }),
         commands        => \%commands,
-        commands_in_all => sum0(map { $commands{$_} } grep { !/^tup/ } keys %commands),
+        commands_in_all => sum_of(\%commands),
         bytes_in        => $more->(sub { $_[0]{in} }),
         bytes_out       => $more->(sub { $_[0]{out} }),
         exchanges       => $more->(sub { $_[0]{exchanges}{count} }),

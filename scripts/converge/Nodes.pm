@@ -72,13 +72,11 @@ sub start_store {
         $it->start;
         return "strategy redis; server 127.0.0.1:$it->{port};";
     }
-    my $it = $self->{postgres} = Postgres->new(port => Bench::free_port());
-    $it->create;
-    open my $conf, '>>', "$it->{dir}/data/postgresql.auto.conf" or die "$it->{dir}: $!\n";
     # A node has two connections for each store block: it pushes by one and listens by the other. Others may linger.
     my @lanes = $self->lanes;
-    print $conf 'max_connections = ', 20 + 4 * ($self->{conf}{most} // $self->{conf}{nodes}) * @lanes, "\n";
-    close $conf or die;
+    my $most  = 20 + 4 * ($self->{conf}{most} // $self->{conf}{nodes}) * @lanes;
+    my $it    = $self->{postgres} = Postgres->new(port => Bench::free_port(), connections => $most);
+    $it->create;
     $it->start;
     return "strategy postgres; server 127.0.0.1:$it->{port}; username postgres;";
 }
@@ -169,7 +167,8 @@ sub meet {
 sub knows {
     my ($node, $count) = @_;
     my %metrics = metrics($node);
-    return !grep { $metrics{$_} != $count } grep {/^ratelimit_nodes/} keys %metrics;
+    my @known = map { $metrics{$_} } grep {/^ratelimit_nodes/} keys %metrics;
+    return @known && !grep { $_ != $count } @known;
 }
 
 # Returns whether a node has reached the store.

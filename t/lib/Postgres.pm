@@ -36,10 +36,10 @@ END {
     if ($$ == $test) { $_->kill for @all }
 }
 
-# port => its port
+# port => its port; connections => how many it accepts, if not 100
 sub new {
     my ($class, %self) = @_;
-    my $self = bless {database => 'postgres', table => 'rl_counters', %self}, $class;
+    my $self = bless {database => 'postgres', table => 'rl_counters', connections => 100, %self}, $class;
     $self->{dir} = tempdir('own-postgres-XXXXXX', TMPDIR => 1, CLEANUP => 1);
     push @all, $self;
     return $self;
@@ -69,6 +69,7 @@ unix_socket_directories = '$dir'
 password_encryption = 'scram-sha-256'
 fsync = off
 shared_buffers = 16MB
+max_connections = $self->{connections}
 END
 }
 
