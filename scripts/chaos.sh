@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Shows that no hit is lost or counted twice under any fault, and that no limit of a synchronous
-# namespace is exceeded: three nodes of two workers, a store that each reaches through proxies of its
+# namespace is exceeded: three nodes of two workers (or --nodes), a store that each reaches through proxies of its
 # own, clients that keep a ledger of every request, and faults, several in a second, which overlap.
 # Then the totals are compared with the ledger.
 #
-#   scripts/chaos.sh [--store redis|cluster|postgres|cassandra] [--seed N] [--plan] [MINUTES]
+#   scripts/chaos.sh [--store redis|cluster|postgres|cassandra] [--seed N] [--nodes N] [--plan] [MINUTES]
 #
 # The store is a Redis, unless another one is named: `cluster`, a Redis Cluster of three primaries
 # with a replica each, which nodes reach without proxies, since its servers name each other by their
 # own addresses; `postgres`; `cassandra`, of which clients' clocks differ.
+#
+# More than eight nodes get fewer requests each, sync less often, and wait longer for the store.
 #
 # Without MINUTES, it takes one. Faults follow from the seed, which is printed, and is random unless
 # it is given; what a fault meets, does not. With --plan: prints the faults, and does nothing.
@@ -69,14 +71,15 @@
 # ClusterStore.pm, PostgresStore.pm and CassandraStore.pm. A node that is killed whole loses what it
 # had not pushed; that is not among them (see t/cluster.t).
 #
-#   PORT           the first of twelve ports. Default: twelve that are free, from 17000 on
+#   PORT           the first of three ports for each node, and three more. Default: free ones, from 17000 on
 #   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it
 #                  (empty: the module is linked in); nothing is built then
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="usage: scripts/chaos.sh [--store redis|cluster|postgres|cassandra] [--seed N] [--plan] [MINUTES]"
+usage="usage: scripts/chaos.sh [--store redis|cluster|postgres|cassandra] [--seed N] [--nodes N] [--plan] [MINUTES]"
 store=redis
+nodes=3
 seed=$((RANDOM * 32768 + RANDOM))
 minutes=1
 plan=
@@ -84,15 +87,17 @@ while [ $# -gt 0 ]; do
     case $1 in
         --store) [ $# -gt 1 ] || die "$usage"; store=$2; shift ;;
         --seed) [ $# -gt 1 ] || die "$usage"; seed=$2; shift ;;
+        --nodes) [ $# -gt 1 ] || die "$usage"; nodes=$2; shift ;;
         --plan) plan=yes ;;
         *) minutes=$1 ;;
     esac
     shift
 done
 [[ $seed =~ ^[0-9]+$ && $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "$usage"
+[[ $nodes =~ ^([2-9]|[1-4][0-9]|50)$ ]] || die "--nodes: a number from 2 to 50, not $nodes"
 [[ $store =~ ^(redis|cluster|postgres|cassandra)$ ]] || die "$usage"
 
-chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes" "$store")
+chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes" "$store" "$nodes")
 [ -z "$plan" ] || exec perl "${chaos[@]}" plan
 
 # free_ports FIRST LAST COUNT: prints the first of COUNT free ports in a row.
@@ -132,9 +137,10 @@ if [ -z "${NGINX_BINARY:-}" ]; then
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
     NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so
 fi
-PORT=${PORT:-$(free_ports $((17000 + RANDOM % 80 * 12)) 17999 12)}
+ports=$((3 * nodes + 3))
+PORT=${PORT:-$(free_ports $((17000 + RANDOM % (960 / ports) * ports)) 17999 $ports)}
 
-say "$store, seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
+say "$store, $nodes nodes, seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
     "$(server_version)"
 export PORT TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=${NGINX_MODULE:-}
 exec perl "${chaos[@]}"

@@ -30,13 +30,13 @@ our @DAYS = (366, 360, 300);
 #
 #   kinds             its kinds of faults, as in Plan.pm, each with functions that make and undo it
 #                     (`begin`, `undo`); their arguments are the store, the fault and the cluster
-#   new               port => the first port of the store, password => the password of nodes
+#   new               port => the first port of the store, password => the password of nodes, nodes => their number
 #   keep(BOOLEAN)     sets whether the store keeps its data in the next rounds; data from earlier rounds
 #                     of that kind may return
 #   ready             waits until all faults have finished
 #   conf(PORT)        the contents of a block `ratelimit_store`; PORT is the port of the proxy, if any
 #   decides           the kinds of requests that the store decides, if not all: see Load.pm
-#   decides_within    the timeout of synchronous requests, if not 100ms
+#   decides_within    the timeout of synchronous requests, if not 100ms (400ms with more than 8 nodes)
 #   may_refuse_all    defined if a request can be rejected before the limit is reached
 #   clock(NODE)       the offset of the clock of a node, such as +3s; missing if all clocks are right
 #   has_way           whether there are proxies between each node and the store
@@ -51,11 +51,11 @@ sub new {
     @store_names = ('api', $Load::decided eq 'nothing' ? () : 'now');
     for my $number ($self->numbers) {
         $self->{node}{$number} = Node->new($number => $port++);
-        $self->{sync_rate}{$number} = 0.1;
+        $self->{sync_rate}{$number} = Plan::sync_rate($self);
     }
     my @proxied = $self->{store}->has_way ? $self->numbers : ();
     my $first   = $port + @proxied * @store_names;
-    $self->{store} = $self->{store}->new(port => $first, password => PASSWORD);
+    $self->{store} = $self->{store}->new(port => $first, password => PASSWORD, nodes => $self->{nodes});
     for my $number (@proxied) {
         $self->{proxy}{$number}{$_} = Proxy->new(port => $port++, $self->{store}->way) for @store_names;
     }
@@ -81,7 +81,9 @@ sub configuration {
     } @DAYS;
     my %others = Load::asks();
     $asks{"ask-$_"} = $others{$_} for keys %others;
-    my $timeout    = $self->{store}->can('decides_within') ? $self->{store}->decides_within : '100ms';
+    # Many nodes and their proxies take turns on the processors.
+    my $usual      = $self->{nodes} > 8 ? '400ms' : '100ms';
+    my $timeout    = $self->{store}->can('decides_within') ? $self->{store}->decides_within : $usual;
     my %namespaces = (
         api  => "store for_api; sync_rate $self->{sync_rate}{$number}; on_loss share;",
         now  => "store for_now; sync_rate 0; timeout $timeout; on_error deny;",

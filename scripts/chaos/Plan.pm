@@ -10,7 +10,7 @@ package Plan;
 use strict;
 use warnings;
 
-use List::Util qw(none sum0);
+use List::Util qw(max none sum0);
 
 # The options of each kind of fault:
 #   weight   its relative frequency
@@ -46,7 +46,7 @@ my %kinds = (
     'stop workers'      => {weight => 2, rounds => 'both', hold => [0.1, 3], draw => \&a_worker,
         takes => sub { ("workers $_[0]{node}") }},
     'reload'            => {weight => 4, rounds => 'both', hold => [0.3, 1], takes => \&reload,
-        draw => sub { (a_worker(@_), sync_rate => 0.1) }},
+        draw => sub { (a_worker(@_), sync_rate => sync_rate(@_)) }},
     'reload with another sync_rate' => {weight => 2, rounds => 'both', hold => [0.3, 1],
         draw => sub { (a_worker(@_), sync_rate => $_[0]->one_of(0.03, 0.05, 0.3, 0.5)) },
         takes => \&reload},
@@ -70,6 +70,9 @@ sub some_nodes {
     my @nodes = $plan->nodes;
     return (nodes => $plan->number(4) ? [$plan->one_of(@nodes)] : \@nodes);
 }
+
+# The period of the nodes, if no reload changes it. Many nodes sync less often, since each push wakes all others.
+sub sync_rate { my ($of) = @_; return max(0.1, $of->{nodes} / 50) }
 
 sub a_worker {
     my ($plan) = @_;

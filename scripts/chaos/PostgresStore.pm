@@ -142,7 +142,8 @@ sub a_backend { my ($plan) = @_; return (backend => $plan->number(12)) }
 sub new {
     my ($class, %self) = @_;
     my $self = bless {%self}, $class;
-    $self->{server} = Postgres->new(port => $self->{port});
+    # A node has two store blocks, each with two connections, and so has a worker that it replaces.
+    $self->{server} = Postgres->new(port => $self->{port}, connections => 100 + 12 * $self->{nodes});
     $self->{server}->create;
     $self->{server}->start;
     $self->ask("CREATE ROLE ${\ USER} LOGIN PASSWORD '$self->{password}'");

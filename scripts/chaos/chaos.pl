@@ -16,15 +16,18 @@ use Load;
 use Plan;
 use PostgresStore;
 use RedisStore;
+use Totals;
 
-use constant NODES => 3;
-use constant SHORT => 5;    # the window of `short` in Load.pm, in seconds
+use constant {
+    SHORT    => 5,       # the window of `short` in Load.pm, in seconds
+    REQUESTS => 1200,    # the most requests in a second to all nodes
+};
 
 $| = 1;
 $SIG{INT}  = $SIG{TERM} = sub { exit 130 };
 $SIG{PIPE} = 'IGNORE';
 
-my ($seed, $minutes, $name, $is_plan_only) = @ARGV;
+my ($seed, $minutes, $name, $nodes, $is_plan_only) = @ARGV;
 my %stores = (
     redis     => 'RedisStore',     cluster => 'ClusterStore', postgres => 'PostgresStore',
     cassandra => 'CassandraStore',
@@ -38,7 +41,7 @@ if ($is_plan_only) {
 }
 
 my $begin   = time;
-my $cluster = Cluster->new(nodes => NODES, port => $ENV{PORT} // 17000, store => $store);
+my $cluster = Cluster->new(nodes => $nodes, port => $ENV{PORT} // 17000, store => $store);
 my $files   = tempdir('chaos-XXXXXX', TMPDIR => 1, CLEANUP => 1);
 my @latest;       # the last faults, in words
 my @troubles;     # what is wrong
@@ -66,7 +69,7 @@ exit(@troubles ? 1 : 0);
 sub rounds {
     my ($seconds) = @_;
     my $count = 2 * max(1, int($seconds / 60));
-    my $plan  = Plan->new(seed => $seed, nodes => NODES, store => $store);
+    my $plan  = Plan->new(seed => $seed, nodes => $nodes, store => $store);
     return map {
         my $kind = $_ % 2 ? 'losing' : 'keeping';
         my $each = $seconds / $count;
@@ -99,7 +102,7 @@ sub run_round {
 sub load {
     my ($round, $number) = @_;
     return Load->new(
-        node => $cluster->{node}{$number}, prefix => "r$round", connections => 6, rate => 150,
+        node => $cluster->{node}{$number}, prefix => "r$round", connections => 6, rate => min(150, REQUESTS / $nodes),
         seed => $seed + 1000 * $round + $number, file => "$files/$round-$number",
     );
 }
@@ -185,7 +188,7 @@ sub check {
         my ($trouble, $deadline);
         do {
             $trouble = eval { $cluster->settle; 1 } ? undef : "round $round: nodes do not sync: $@";
-            $found   = found($round, $counters);
+            $found   = Totals::found($cluster, $round, $counters);
             $bounds  = {map { $_ => [bounds($_, $counters->{$_}, $kind, $is_late)] } keys %$found};
             @wrong   = wrong($bounds, $found);
             $deadline //= time + 30;
@@ -229,41 +232,6 @@ sub requests {
     my (%of) = @_;
     return join ', ', map { defined $of{$_} ? "$of{$_} $_" : () } qw(200 429 503 lost);
 }
-
-# Returns the counts of a round's counters in the store and in each node, in thousandths, by name.
-# For counters without totals in the store, uses the answer to the first node.
-sub found {
-    my ($round, $counters) = @_;
-    my %found;
-    for my $namespace (@Cluster::NAMESPACES) {
-        for my $days (@Cluster::DAYS) {
-            my $totals = $cluster->{store}->totals($namespace, $days * 24 * 3600 * 1000);
-            for my $key (grep {/^r$round-/} keys %$totals) {
-                $found{"$namespace ${days}d $key"}{store} = thousandths($totals->{$key});
-            }
-        }
-    }
-    for my $name (uniq keys %$counters, keys %found) {
-        my ($namespace, $window, $key) = split / /, $name;
-        $found{$name}{$_} = thousandths(rate_on($cluster->{node}{$_}, "ask-$namespace-$window", $key))
-            for $cluster->numbers;
-        $found{$name}{store} //= Load::has_total($name) ? 0 : $found{$name}{1};
-    }
-    return \%found;
-}
-
-# Returns a node's count. On a busy machine the store may not answer in time, so it is asked again.
-sub rate_on {
-    my ($node, @of) = @_;
-    my ($status, $rate);
-    $node->wait_for('a decision', sub {
-        ($status, $rate) = $node->get(@of);
-        return $status ne '503';
-    });
-    return $rate;
-}
-
-sub thousandths { return 0 + sprintf '%.0f', 1000 * ($_[0] || 0) }
 
 # Returns the bounds of a counter. A synchronous counter never exceeds its limit, and reaches it if
 # a request was rejected, unless its store may have lost data. A store that charges before it
@@ -362,7 +330,7 @@ sub check_short_window {
         my @rates;
         while (int(time / SHORT) == $window) {
             @rates = map { $_->rate(askshort => "$key-$time") } $cluster->nodes;
-            return if !grep { $_ ne NODES * $each } @rates;
+            return if !grep { $_ ne $nodes * $each } @rates;
             sleep 0.02;
         }
     }
@@ -391,7 +359,7 @@ sub check_logs {
 }
 
 sub summary {
-    printf "$name, seed %s, %s minutes, %d nodes with 2 workers each; took %.0f s\n", $seed, $minutes, NODES,
+    printf "$name, seed %s, %s minutes, %d nodes with 2 workers each; took %.0f s\n", $seed, $minutes, $nodes,
         time - $begin;
     printf "faults: %d\n", sum0(values %faults);
     printf "    %4d %s\n", $faults{$_}, $_ for sort { $faults{$b} <=> $faults{$a} || $a cmp $b } keys %faults;

@@ -1,0 +1,90 @@
+# The counts of counters in the store and in each node. A process for each node asks it, since a comparison of twenty
+# nodes, one after another, would take minutes.
+
+package Totals;
+
+use strict;
+use warnings;
+
+use IO::Select;
+use List::Util qw(uniq);
+use POSIX ();
+
+use Load;
+use Node;
+
+# Returns the counts of a round's counters in the store and in each node, in thousandths, by name.
+# For counters without totals in the store, uses the answer of the first node.
+sub found {
+    my ($cluster, $round, $counters) = @_;
+    my %found;
+    for my $namespace (@Cluster::NAMESPACES) {
+        for my $days (@Cluster::DAYS) {
+            my $totals = $cluster->{store}->totals($namespace, $days * 24 * 3600 * 1000);
+            for my $key (grep {/^r$round-/} keys %$totals) {
+                $found{"$namespace ${days}d $key"}{store} = thousandths($totals->{$key});
+            }
+        }
+    }
+    my @names   = uniq keys %$counters, keys %found;
+    my %answers = map { $_ => ask($cluster->{node}{$_}, @names) } $cluster->numbers;
+    for my $number ($cluster->numbers) {
+        my $answer = $answers{$number};
+        for my $name (@names) {
+            chomp(my $count = readline($answer) // die "node $number was not asked for all counters\n");
+            $found{$name}{$number} = $count;
+        }
+        close $answer or die "node $number could not be asked\n";
+    }
+    $found{$_}{store} //= Load::has_total($_) ? 0 : $found{$_}{1} for @names;
+    return \%found;
+}
+
+# Starts a process that asks a node for counters, one after another. Returns its output: a count in each line.
+sub ask {
+    my ($node, @names) = @_;
+    defined(my $pid = open my $answer, '-|') or die "cannot fork: $!\n";
+    return $answer if $pid;
+    my $done = eval {
+        for my $name (@names) {
+            my ($namespace, $window, $key) = split / /, $name;
+            print thousandths(rate_on($node, Node::path("ask-$namespace-$window", $key))), "\n";
+        }
+        STDOUT->flush;
+    };
+    print STDERR $@ if !$done;
+    POSIX::_exit($done ? 0 : 1);
+}
+
+# Returns a node's count. On a busy machine the store may not answer in time, so it is asked again.
+sub rate_on {
+    my ($node, $path) = @_;
+    my ($status, $rate);
+    $node->wait_for('a decision', sub {
+        ($status, $rate) = get($node, $path);
+        return defined $status && $status ne '503';
+    });
+    return $rate;
+}
+
+# The connection of this process to its node.
+my $connection;
+
+# Makes a request; returns its status and the rate, or nothing if it was not answered.
+sub get {
+    my ($node, $path) = @_;
+    $connection //= $node->connection or return;
+    print $connection "HEAD $path HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    my $text = '';
+    while ($text !~ /\r\n\r\n\z/) {
+        next if IO::Select->new($connection)->can_read(10) && sysread $connection, $text, 65536, length $text;
+        undef $connection;
+        return;
+    }
+    undef $connection if $text =~ /\r\nConnection: close\r\n/;
+    return ($text =~ m{^HTTP/1\.1 (\d+)}, $text =~ /\r\nRate: (\S+)/);
+}
+
+sub thousandths { return 0 + sprintf '%.0f', 1000 * ($_[0] || 0) }
+
+1;
