@@ -2,7 +2,7 @@
 -- an epoch, returns no row; otherwise at least one, all of which have the same columns of the
 -- shard.
 --
--- $1 namespace, $2 shard, $3 epoch, $4 node, $5 position or null, $6 most counters, from up to 100
+-- $1 namespace, $2 shard, $3 epoch, $4 node, $5 position or null, $6 most counters, from up to 1000
 -- batches
 WITH shard AS MATERIALIZED (
     SELECT present.epoch, present.changes, coalesce(node.number, 0) AS number,
@@ -29,25 +29,40 @@ WITH shard AS MATERIALIZED (
             AND change.number > $5 AND change.node <> $4::text::uuid
         ORDER BY change.number
         -- One more than are returned, even if they have few counters.
-        LIMIT 101
+        LIMIT 1001
     ) AS change
     WINDOW by_number AS (ORDER BY number)
-), part AS MATERIALIZED (
-    SELECT number, counters FROM batches WHERE place = 1 OR (place <= 100 AND total <= $6::bigint)
+), met AS MATERIALIZED (
+    -- The counters, each with the first batch that has it: busy ones are in many batches.
+    SELECT id, min(number) AS number
+    FROM (
+        SELECT number, unnest(counters) AS id FROM batches
+        WHERE place = 1 OR (place <= 1000 AND total <= 10 * $6::bigint)
+    ) AS named
+    GROUP BY id
 ), reach AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM batches) > (SELECT count(*) FROM part) AS has_more,
-        (SELECT max(number) FROM part) AS last
+    -- The first batch that is not returned.
+    SELECT least((
+            SELECT min(number) FROM (
+                SELECT number, sum(count(*)) OVER (ORDER BY number) AS total FROM met GROUP BY number
+            ) AS counted
+            WHERE total > $6 AND number > (SELECT min(number) FROM batches)
+        ), (
+            SELECT min(number) FROM batches
+            WHERE place > 1 AND (place > 1000 OR total > 10 * $6)
+        )) AS next
 ), changed AS (
     SELECT counter.*
-    FROM (SELECT DISTINCT unnest(counters) AS id FROM part) AS ids
+    FROM reach JOIN met ON reach.next IS NULL OR met.number < reach.next
     CROSS JOIN LATERAL (
         -- The limit forces one lookup for each counter, whatever size the planner assumes.
         SELECT window_size, window_number, key, thousandths
-        FROM {counters} WHERE id = ids.id LIMIT 1
+        FROM {counters} WHERE id = met.id LIMIT 1
     ) AS counter
 )
-SELECT shard.epoch, shard.number, shard.is_known, reach.has_more,
-    CASE WHEN reach.has_more THEN reach.last ELSE shard.changes END AS position,
+SELECT shard.epoch, shard.number, shard.is_known, reach.next IS NOT NULL AS has_more,
+    CASE WHEN reach.next IS NULL THEN shard.changes
+        ELSE (SELECT max(number) FROM batches WHERE number < reach.next) END AS position,
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now,
     changed.window_size, changed.window_number, changed.key, changed.thousandths
 FROM shard CROSS JOIN reach LEFT JOIN changed ON true

@@ -153,10 +153,11 @@ fn among_many_nodes_only_the_first_of_several_pushes_notifies() {
 
 #[test]
 fn a_node_that_has_notified_learns_of_the_silent_pushes_of_others() {
-    let schema = Schema::new();
+    // Of its own: on a shared one, other tests notify.
+    let server = Server::start(&[]);
     block_on(async {
-        let mut node = Node::join(schema.connect(), shard("api")).await;
-        let mut two = Node::join(schema.connect(), shard("api")).await;
+        let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
+        let mut two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
         let mut listener = Listener::of(&node);
         listener.subscriptions[0].node = node.id;
         assert!(heard(&mut listener).await.is_empty());

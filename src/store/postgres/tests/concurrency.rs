@@ -62,15 +62,42 @@ fn many_small_batches_come_in_parts() {
     block_on(async {
         let mut writer = Node::join(schema.connect(), shard("api")).await;
         let mut reader = Node::join(schema.connect(), shard("api")).await;
-        for round in 0..200 {
-            writer.push(vec![hits(&format!("{round}"), 1)]).await;
+        writer.push(vec![hits("a", 1)]).await;
+        // Simulates many pushes.
+        schema.ask(
+            "UPDATE {}.rl_counters_epochs SET changes = 1001;
+             INSERT INTO {}.rl_counters_changes
+             SELECT epoch, n, node, counters FROM {}.rl_counters_changes,
+                generate_series(2, 1001) AS n WHERE number = 1",
+        );
+        for has_more in [true, false] {
+            let mut seen = BTreeMap::new();
+            assert_eq!(look(&mut reader, &mut seen).await, has_more);
+            assert_eq!(seen, BTreeMap::from([(b"a".to_vec(), 1)]));
         }
-        let mut seen = BTreeMap::new();
-        assert!(look(&mut reader, &mut seen).await);
-        assert_eq!(seen.len(), 100);
-        assert!(!look(&mut reader, &mut seen).await);
-        assert_eq!(seen.len(), 200);
         assert!(!look(&mut reader, &mut BTreeMap::new()).await);
+    });
+}
+
+#[test]
+fn the_same_counters_in_many_batches_come_at_once() {
+    let schema = Schema::new();
+    block_on(async {
+        let mut writer = Node::join(schema.connect(), shard("api")).await;
+        let mut reader = Node::join(schema.connect(), shard("api")).await;
+        for round in 0..120 {
+            let diffs = ["busy", &format!("of round {round}")].map(|key| hits(key, 1));
+            writer.push(diffs.into()).await;
+        }
+        // Each batch has one counter that no batch before it has.
+        for (limit, least, has_more) in [(50, 50, true), (100, 72, false)] {
+            let question = reader.batch(0, vec![]);
+            let pushed = reader.store.push_diffs(&reader.shard, &question, limit);
+            let (counts, position, more) = since(pushed.await.unwrap());
+            reader.position = Some(position);
+            assert_eq!((counts.len(), more), (least, has_more));
+            assert!(totals(&counts).contains(&("busy".into(), 120)));
+        }
     });
 }
 

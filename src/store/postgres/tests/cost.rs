@@ -3,8 +3,10 @@
 //!
 //! `cargo test --release --no-default-features --features measure -- --nocapture postgres_takes`
 
+use core::cell::Cell;
 use core::pin::pin;
 use core::time::Duration;
+use std::time::Instant;
 
 use futures_util::future::{Either, join_all, select};
 
@@ -260,7 +262,7 @@ fn postgres_takes_to_tell() {
                 }
             });
             let pushing = async {
-                let start = std::time::Instant::now();
+                let start = Instant::now();
                 join_all(pushing).await;
                 start.elapsed()
             };
@@ -285,4 +287,75 @@ fn postgres_takes_to_tell() {
             );
         }
     });
+}
+
+/// Measures 500 pushes a second of 20 busy keys, in a namespace to which all nodes listen, if each push
+/// notifies and if only the first of several does.
+///
+/// `cargo test --release --no-default-features --features measure -- --nocapture postgres_tells_many_nodes`
+#[test]
+fn postgres_tells_many_nodes() {
+    const PUSHES: usize = 2500;
+    for count in [10, 50, 100] {
+        for known in [None, Some(count as u64)] {
+            let server = Server::start(&["max_connections=300"]);
+            block_on(async {
+                let (mut nodes, mut listeners) = (Vec::new(), Vec::new());
+                for _ in 0..count {
+                    let mut node =
+                        Node::join(connect(server.tcp(), "public"), shard("crowd")).await;
+                    node.store.nodes = known;
+                    listeners.push(Listener::of(&node));
+                    nodes.push(node);
+                }
+                let (cpu, start) = (server.cpu_nanos(), Instant::now());
+                let pushing = nodes.iter_mut().enumerate().map(async |(index, node)| {
+                    let mut times = Vec::new();
+                    let first = start + Duration::from_millis(2) * index as u32;
+                    let apart = Duration::from_millis(2) * count as u32;
+                    let mut due = tokio::time::interval_at(first.into(), apart);
+                    for round in 0..PUSHES / count {
+                        due.tick().await;
+                        node.number += 1;
+                        let key = (index + round) * 7 % 20;
+                        let keys = [key, (key + 9) % 20];
+                        let diffs = keys.map(|key| hits(&format!("{key:020}"), 1)).into();
+                        let batch = Batch { is_news: true, ..node.batch(node.number, diffs) };
+                        let began = Instant::now();
+                        node.position = Some(since(node.send_batch(&batch).await).1);
+                        times.push(began.elapsed());
+                    }
+                    times
+                });
+                let reads = Cell::new(0);
+                let listening =
+                    listeners.iter_mut().map(async |Listener { store, subscriptions }| {
+                        loop {
+                            for news in store.recv(subscriptions).await.unwrap() {
+                                subscriptions[0].after = news.position;
+                                reads.set(reads.get() + 1);
+                            }
+                        }
+                    });
+                let listening = pin!(join_all(listening));
+                let Either::Left((times, _)) = select(pin!(join_all(pushing)), listening).await
+                else {
+                    unreachable!("they listen for ever")
+                };
+                let took = start.elapsed().as_secs_f64();
+                let cpu = (server.cpu_nanos() - cpu) as f64 / 1e9;
+                let mut times = times.concat();
+                times.sort();
+                println!(
+                    "{count} nodes, known: {known:?}: {:.0} pushes a second, half of them within {:.1} ms, \
+                     99 % within {:.1} ms; {:.0} reads with news a second; {:.0} % of a processor",
+                    times.len() as f64 / took,
+                    times[times.len() / 2].as_secs_f64() * 1000.0,
+                    times[times.len() * 99 / 100].as_secs_f64() * 1000.0,
+                    f64::from(reads.get()) / took,
+                    100.0 * cpu / took,
+                );
+            });
+        }
+    }
 }
