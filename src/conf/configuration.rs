@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::namespace::NamespaceOptions;
 use super::words::message::Origin;
-use crate::policy::namespace::{OnError, OnLoss, SyncEarly, SyncMode};
+use crate::policy::namespace::{OnError, OnLoss, SyncMode};
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
 use crate::table::{CountedRate, EarlyShare};
@@ -217,11 +217,9 @@ impl NamespaceConf {
 
     /// Returns the share of a limit that a node may leave unpushed until the next sync.
     pub fn early_share(&self) -> EarlyShare {
-        match (self.options.sync, self.options.sync_early) {
-            (SyncMode::Periodic(_), SyncEarly::MilliPercent(share)) => {
-                EarlyShare::of_milli_percent(share)
-            }
-            (_, _) => EarlyShare::OFF,
+        match self.options.sync {
+            SyncMode::Periodic(_) => self.options.sync_early.into(),
+            SyncMode::Synchronous | SyncMode::Local => EarlyShare::OFF,
         }
     }
 

@@ -1,12 +1,15 @@
 //! Stores that namespaces are synced with: Redis, Postgres, or one that the caller implements.
 
 use core::fmt;
+use core::num::NonZeroU32;
 use core::pin::Pin;
 use core::time::Duration;
 use std::sync::Arc;
 
+use super::definition::StoreSharing;
 use super::store_tasks::{QuestionTasks, StoreTask};
 use crate::policy::algorithm::Algorithm;
+use crate::policy::namespace::SyncEarly;
 use crate::policy::options::OptionError;
 use crate::store::contract::decision::Decider;
 use crate::store::contract::strategy::Strategy;
@@ -26,6 +29,12 @@ trait StoreSource: Send + Sync {
 
     /// Returns the time after which a user that holds a lease without renewing it counts as dead.
     fn lease_lifetime(&self) -> Duration;
+
+    /// Returns the store's servers, and the most exchanges of all nodes with one of them in a
+    /// second; `None` without a bound.
+    fn exchanges(&self) -> Option<(Box<str>, NonZeroU32)> {
+        None
+    }
 
     /// Returns whether the store decides about hits by this algorithm.
     fn decides_by(&self, algorithm: Algorithm) -> bool;
@@ -109,6 +118,11 @@ impl Datastore {
         self.0.shards()
     }
 
+    /// Returns the settings by which nodes share a namespace, with this share of limits unpushed.
+    pub(super) fn sharing(&self, early: SyncEarly) -> StoreSharing {
+        StoreSharing { shards: self.0.shards(), early: early.into(), exchanges: self.0.exchanges() }
+    }
+
     pub(super) fn lease_lifetime(&self) -> Duration {
         self.0.lease_lifetime()
     }
@@ -139,6 +153,11 @@ impl StoreSource for StoreSettings {
 
     fn lease_lifetime(&self) -> Duration {
         StoreSettings::lease_lifetime(self)
+    }
+
+    fn exchanges(&self) -> Option<(Box<str>, NonZeroU32)> {
+        let servers = self.common.servers.iter().map(ToString::to_string);
+        Some((servers.collect::<Vec<_>>().join(" ").into(), self.common.exchanges))
     }
 
     fn decides_by(&self, algorithm: Algorithm) -> bool {

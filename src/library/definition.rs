@@ -1,5 +1,6 @@
 //! A namespace and its memory.
 
+use core::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::error::NewError;
@@ -10,7 +11,9 @@ use crate::engine::{
 use crate::policy::hits::Hits;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
-use crate::table::{InTable, TableMemory, WithTable};
+use crate::table::{
+    ChannelLease, EarlyShare, ExchangeBudget, InTable, NameKind, TableMemory, WithTable,
+};
 
 /// A namespace with its configured window sizes.
 #[derive(Debug)]
@@ -18,15 +21,30 @@ pub(super) struct DefinedNamespace {
     pub(super) name: Box<str>,
     pub(super) sizes: Vec<WindowSize>,
     pub(super) sync: SyncMode,
-    /// Number of the store's shards; 0 without a store.
-    shards: u16,
+    sharing: StoreSharing,
     counters: WithTable<CountersInTable>,
+}
+
+/// The settings by which nodes share a namespace; the default is those of a local one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StoreSharing {
+    /// Number of the store's shards; 0 without a store.
+    pub(super) shards: u16,
+    /// The share of a limit that may be left unpushed until the next sync.
+    pub(super) early: EarlyShare,
+    /// The store's servers, and the most exchanges of all nodes with one of them in a second.
+    pub(super) exchanges: Option<(Box<str>, NonZeroU32)>,
 }
 
 /// The parts of a namespace that borrow its table.
 #[derive(Debug)]
 pub(super) struct NamespaceCounters<'m> {
     pub(super) namespace: Namespace<'m>,
+    /// Lease of the user of the memory that listens to the store's channel; `None` if nothing is
+    /// pushed early, or the memory has no room for it, and then none listens.
+    pub(super) channel: Option<ChannelLease<'m>>,
+    /// Budget of exchanges with the store; `None` without a bound.
+    pub(super) budget: Option<ExchangeBudget<'m>>,
     windows: Vec<WindowCounters<'m>>,
     /// Limiters without a limit, by which a deciding store counts `increment`.
     unlimited: Vec<Limiter<'m>>,
@@ -44,15 +62,22 @@ impl InTable for CountersInTable {
 }
 
 impl DefinedNamespace {
-    /// Defines the namespace `name` in `memory`, for sync in `shards` shards (0 without a store).
+    /// Defines the namespace `name` in `memory`.
     pub(super) fn new(
         name: Box<str>,
         sizes: Vec<WindowSize>,
         sync: SyncMode,
-        shards: u16,
+        sharing: StoreSharing,
         memory: &Arc<TableMemory>,
     ) -> Result<DefinedNamespace, NewError> {
-        let counters = with_namespace(memory, &name, shards, |namespace| {
+        let counters = with_namespace(memory, &name, &sharing, |namespace| {
+            let word = |kind, of: &str| namespace.table().join_word(kind, ["library", of]);
+            let is_early = sharing.early != EarlyShare::OFF;
+            let channel = is_early.then(|| word(NameKind::Channel, &name)).flatten();
+            let budget = sharing.exchanges.as_ref().and_then(|(servers, exchanges)| {
+                let word = word(NameKind::Budget, servers)?;
+                Some(ExchangeBudget::new(word, *exchanges))
+            });
             let windows = sizes.iter();
             let windows = windows.map(|size| WindowCounters::new(&namespace, *size));
             let unlimited = sizes.iter().filter(|_| sync == SyncMode::Synchronous);
@@ -60,10 +85,12 @@ impl DefinedNamespace {
             NamespaceCounters {
                 windows: windows.collect(),
                 unlimited: unlimited.collect(),
+                channel: channel.map(ChannelLease::join),
+                budget,
                 namespace,
             }
         });
-        Ok(DefinedNamespace { counters: counters?, name, sizes, sync, shards })
+        Ok(DefinedNamespace { counters: counters?, name, sizes, sync, sharing })
     }
 
     /// Returns the parts that borrow the table.
@@ -76,7 +103,7 @@ impl DefinedNamespace {
         &self,
         make: impl for<'m> FnOnce(Namespace<'m>) -> F::Of<'m>,
     ) -> Result<WithTable<F>, NewError> {
-        with_namespace(self.counters.memory(), &self.name, self.shards, make)
+        with_namespace(self.counters.memory(), &self.name, &self.sharing, make)
     }
 
     /// Calls `callback` with the counters of windows of this size.
@@ -122,13 +149,13 @@ impl DefinedNamespace {
 fn with_namespace<F: InTable>(
     memory: &Arc<TableMemory>,
     name: &str,
-    shards: u16,
+    sharing: &StoreSharing,
     make: impl for<'m> FnOnce(Namespace<'m>) -> F::Of<'m>,
 ) -> Result<WithTable<F>, NewError> {
     let kept = memory.set_up(|| {
         WithTable::new(memory.clone(), |table| {
-            let namespace = Namespace::new(name, table)?.sharing_sync(shards)?;
-            Ok::<_, RateLimitingError>(make(namespace))
+            let namespace = Namespace::new(name, table)?.sharing_sync(sharing.shards)?;
+            Ok::<_, RateLimitingError>(make(namespace.pushed_early(sharing.early)))
         })
     });
     Ok(kept??)

@@ -15,12 +15,13 @@ use super::datastore::Datastore;
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
 use super::limiter::{LimiterOptions, RateLimiter};
+use super::memory::Memory;
 use super::options::{Checked, NewOptions, StoreUse};
 use super::store_tasks::StoreTask;
 use super::store_thread::StoreThread;
 use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{Increment, Machine, Report, SyncCommand, SyncError, SyncResult};
-use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
+use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncEarly, SyncMode};
 
 /// A set of namespaces that other instances do not see. Clones refer to the same instance.
 ///
@@ -92,17 +93,17 @@ impl Instance {
             let given = format_args!("\"{name}\"");
             return Err(ArgumentError::new("namespace", expected, given).into());
         };
-        let shards = store.map_or(0, |(store, _)| store.shards());
-        let sync = match store {
-            None => SyncMode::Local,
-            Some((_, StoreUse::Periodic(period))) => SyncMode::Periodic(period),
-            Some((_, StoreUse::Synchronous(_))) => SyncMode::Synchronous,
+        let (sync, early) = match store {
+            None => (SyncMode::Local, SyncEarly::Off),
+            Some((_, StoreUse::Periodic(period, early))) => (SyncMode::Periodic(period), early),
+            Some((_, StoreUse::Synchronous(_))) => (SyncMode::Synchronous, SyncEarly::Off),
         };
-        let namespace = DefinedNamespace::new(name, sizes, sync, shards, options.dict.table())?;
+        let sharing = store.map(|(store, _)| store.sharing(early)).unwrap_or_default();
+        let namespace = DefinedNamespace::new(name, sizes, sync, sharing, options.dict.table())?;
         let mut served =
             InstanceNamespace { namespace: Arc::new(namespace), commands: None, decisions: None };
         if let Some((store, store_use)) = store {
-            self.serve(&mut served, store, store_use)?;
+            self.serve(&mut served, store, store_use, &options.dict)?;
         }
         place.insert(served);
         Ok(())
@@ -114,6 +115,7 @@ impl Instance {
         served: &mut InstanceNamespace,
         store: &Datastore,
         store_use: StoreUse,
+        memory: &Memory,
     ) -> io::Result<()> {
         let mut thread = lock(&self.0.thread);
         let thread = match &mut *thread {
@@ -122,7 +124,7 @@ impl Instance {
         };
         let (sender, commands) = unbounded_channel();
         let period = match store_use {
-            StoreUse::Periodic(period) => Some(period),
+            StoreUse::Periodic(period, _) => Some(period),
             StoreUse::Synchronous(options) => {
                 let runtime = thread.runtime().clone();
                 let (decisions, tasks) =
@@ -137,6 +139,8 @@ impl Instance {
             namespace: served.namespace.clone(),
             period,
             lease_lifetime: store.lease_lifetime(),
+            bell: memory.bell(),
+            sender: sender.downgrade(),
             commands,
         };
         served.commands = Some(sender);

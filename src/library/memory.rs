@@ -6,6 +6,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use crate::table::{MemoryError, TableMemory};
 
 /// Memory in which namespaces count. Clones refer to the same memory, which is freed with its last
@@ -25,7 +27,11 @@ use crate::table::{MemoryError, TableMemory};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Memory(Arc<TableMemory>);
+pub struct Memory {
+    table: Arc<TableMemory>,
+    /// The bell of this process: sends when counters are due.
+    bell: watch::Sender<()>,
+}
 
 impl Memory {
     /// Allocates `bytes` bytes for this process.
@@ -90,14 +96,23 @@ impl Memory {
     ///
     /// It is closed on exec. Duplicate it to pass it to another program.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.0.file().map(File::as_fd)
+        self.table.file().map(File::as_fd)
     }
 
     fn of(memory: TableMemory) -> Memory {
-        Memory(Arc::new(memory))
+        let (bell, _) = watch::channel(());
+        let rings = bell.clone();
+        // In each process that counts, the tasks of that process push.
+        memory.table().wake_by(0, move |_| rings.send_replace(()));
+        Memory { table: Arc::new(memory), bell }
     }
 
     pub(super) fn table(&self) -> &Arc<TableMemory> {
-        &self.0
+        &self.table
+    }
+
+    /// Returns a receiver of the bell, which is woken when counters are due in some namespace.
+    pub(super) fn bell(&self) -> watch::Receiver<()> {
+        self.bell.subscribe()
     }
 }

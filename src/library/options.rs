@@ -8,7 +8,7 @@ use super::memory::Memory;
 use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::namespace::{
-    DEFAULT_NAMESPACE, DEFAULT_TIMEOUT, MAX_TIMEOUT, OnError, SyncMode,
+    DEFAULT_NAMESPACE, DEFAULT_TIMEOUT, MAX_TIMEOUT, OnError, SyncEarly, SyncMode,
 };
 use crate::policy::window::WindowSize;
 
@@ -19,6 +19,7 @@ pub struct NewOptions {
     namespace: String,
     window_sizes: Vec<Duration>,
     sync_rate: Option<Duration>,
+    sync_early: Option<f64>,
     strategy: Option<Datastore>,
     timeout: Option<Duration>,
     on_error: Option<OnError>,
@@ -35,8 +36,8 @@ pub(super) struct Checked<'o> {
 /// The purpose of a namespace's store.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StoreUse {
-    /// The namespace is synced once in each period.
-    Periodic(Duration),
+    /// The namespace is synced once in each period, and parts of it early.
+    Periodic(Duration, SyncEarly),
     /// The store decides about each hit.
     Synchronous(DecisionOptions),
 }
@@ -71,6 +72,7 @@ impl NewOptions {
             namespace: DEFAULT_NAMESPACE.into(),
             window_sizes: Vec::new(),
             sync_rate: None,
+            sync_early: None,
             strategy: None,
             timeout: None,
             on_error: None,
@@ -95,6 +97,16 @@ impl NewOptions {
     /// store are pushed when it is back.
     pub fn sync_rate(self, period: Duration) -> Self {
         NewOptions { sync_rate: Some(period), ..self }
+    }
+
+    /// Sets the share of a limit that all nodes together may leave unpushed until the next sync:
+    /// from 0.001 to 0.5, or 0, with which nothing is pushed early; 0.02 by default.
+    ///
+    /// Hits that a [`RateLimiter`](super::RateLimiter) counts near its limit are pushed at once,
+    /// and other nodes learn of them as soon as the store can tell them. It begins with the first
+    /// [`sync`](super::Instance::sync).
+    pub fn sync_early(self, share: f64) -> Self {
+        NewOptions { sync_early: Some(share), ..self }
     }
 
     /// Sets the store: `strategy` and `strategy_opts` of the specification.
@@ -129,13 +141,19 @@ impl NewOptions {
         if !matches!(store, Some((_, StoreUse::Synchronous(_)))) {
             self.check_periodic()?;
         }
+        if !matches!(store, Some((_, StoreUse::Periodic(..)))) {
+            self.check_not_periodic()?;
+        }
         Ok(Checked { name: name.into(), sizes, store })
     }
 
     /// Returns the purpose of the store, if it supports that.
     fn store_use(&self, rate: Duration, store: &Datastore) -> Result<StoreUse, ArgumentError> {
         match arguments::sync_rate(rate.as_secs_f64())? {
-            SyncMode::Periodic(period) => return Ok(StoreUse::Periodic(period)),
+            SyncMode::Periodic(period) => {
+                let early = self.sync_early.map(arguments::sync_early).transpose()?;
+                return Ok(StoreUse::Periodic(period, early.unwrap_or_default()));
+            }
             SyncMode::Synchronous | SyncMode::Local => {}
         }
         if !store.decides_by(Algorithm::Sliding) {
@@ -151,6 +169,17 @@ impl NewOptions {
             timeout,
             on_error: self.on_error.unwrap_or_default(),
         }))
+    }
+
+    /// Checks that no option of periodic syncs is set.
+    fn check_not_periodic(&self) -> Result<(), ArgumentError> {
+        match self.sync_early {
+            None => Ok(()),
+            Some(share) => {
+                let expected = "none but beside a sync_rate above 0";
+                Err(ArgumentError::new("sync_early", expected, share))
+            }
+        }
     }
 
     /// Checks that no option of deciding stores is set.

@@ -20,7 +20,8 @@ pub use crate::store::contract::options::{Credentials, Secret, StoreOptions, Tls
 pub use crate::store::contract::server::ServerAddress;
 pub use crate::store::contract::strategy::{
     Absolute, Added, Batch, BatchId, CLOCK_MARGIN, Changes, ChangesKind, Count, CountsKind, Diff,
-    Epoch, MAX_TOTAL, NODE_LIFE, NodeId, Occupancy, Position, Pushed, Shard, Snapshots, Strategy,
+    Epoch, MAX_TOTAL, NODE_LIFE, NodeId, Occupancy, Position, PushNews, Pushed, Shard, Snapshots,
+    Strategy, Subscription,
 };
 #[cfg(feature = "conformance")]
 pub use crate::testing::conformance;

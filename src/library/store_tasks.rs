@@ -1,24 +1,28 @@
 //! The tasks of the store thread: one asks about the hits of a shard, and one syncs a namespace.
 
+use core::pin::pin;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::oneshot;
+use futures_util::future::{join, join_all, select};
+use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
-use super::definition::DefinedNamespace;
+use super::definition::{DefinedNamespace, NamespaceCounters};
 use crate::broker::{Backlog, Gathered};
 use crate::engine::Env as _;
-use crate::engine::{LastPush, Machine, SyncCommand, SyncDriver, SyncTimes, Syncer};
+use crate::engine::{
+    ChannelObserver, LastPush, Machine, Subscriber, SyncCommand, SyncDriver, SyncTimes, Syncer,
+    listen,
+};
 use crate::store::contract::decision::{Answer, Decided, Decider, Question};
 use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{Epoch, NodeId, Shard, Strategy};
 use crate::store::retry::Retries;
-use crate::table::MonotonicMillis;
+use crate::table::{EarlyShare, MonotonicMillis, SyncState};
 
 /// A question about hits.
 pub(super) struct AskedQuestion {
@@ -210,12 +214,19 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// Interval in which hits that were counted without a deciding store are pushed.
 const PUSH_PERIOD: Duration = Duration::from_secs(1);
 
+/// Mask of the numbers of users.
+const WORKERS: u16 = 0x7fff;
+
 /// A namespace to sync.
 pub(super) struct StoreTask {
     pub(super) namespace: Arc<DefinedNamespace>,
     /// `None` if the store decides; then only hits that were counted without it are pushed.
     pub(super) period: Option<Duration>,
     pub(super) lease_lifetime: Duration,
+    /// Woken when counters of the namespace's memory are due early.
+    pub(super) bell: watch::Receiver<()>,
+    /// Sender to the task itself.
+    pub(super) sender: WeakUnboundedSender<SyncCommand>,
     pub(super) commands: UnboundedReceiver<SyncCommand>,
 }
 
@@ -223,25 +234,72 @@ impl StoreTask {
     /// Serves commands until all callers are gone, and then pushes the remaining hits. `connect`
     /// creates a strategy, which connects at its first use.
     pub(super) async fn run<S: Strategy>(self, connect: impl Fn() -> S) {
-        let StoreTask { namespace, period, lease_lifetime, mut commands } = self;
-        let counters = &namespace.counters().namespace;
-        let Some(mut syncer) = Syncer::new(counters, &namespace.sizes, lease_lifetime) else {
+        let StoreTask { namespace, period, lease_lifetime, bell, sender, mut commands } = self;
+        let NamespaceCounters { namespace: counters, channel, budget, .. } = namespace.counters();
+        let syncer = Syncer::new(counters, &namespace.sizes, lease_lifetime);
+        let (Some(mut syncer), Some(state)) = (syncer, counters.sync_state()) else {
             return;
         };
         if period.is_none() {
             syncer = syncer.pushing_only();
         }
+        let is_early = counters.early_share() != EarlyShare::OFF;
+        if is_early {
+            // A number that hardly another user of the memory has, in any process.
+            syncer =
+                syncer.telling().within(*budget).by_worker(Machine.random().get() as u16 & WORKERS);
+        }
         let times = SyncTimes {
             period: period.unwrap_or(PUSH_PERIOD),
             // Otherwise a caller starts the timer.
             recurs: period.is_none(),
-            polls: false,
+            polls: is_early,
             patience: lease_lifetime.saturating_mul(2),
         };
-        let mut driver = SyncDriver::new(syncer, times, Machine, connect, ());
-        driver.run(&mut commands).await;
+        let mut driver = SyncDriver::new(syncer, times, Machine, &connect, ());
+        let early = async {
+            if let Some(lease) = channel {
+                let subscribers = || {
+                    let subscriber = Subscriber::new(counters, &namespace.sizes);
+                    subscriber.map(|it| it.within(*budget)).into_iter().collect()
+                };
+                let store = ListenedStore(state);
+                let listening = listen(subscribers, *lease, &connect, &Machine, &store);
+                join(listening, push_early(state, bell, sender)).await;
+            } else if is_early {
+                push_early(state, bell, sender).await;
+            }
+            core::future::pending::<()>().await;
+        };
+        select(pin!(driver.run(&mut commands)), pin!(early)).await;
         let limits = LastPush { began: Machine.uptime(), longest: LONGEST };
         // Hits of a failed last push are lost, as those of a process that ends.
         driver.finish(limits).await;
     }
+}
+
+/// Sends a command to a namespace's task when its bell is rung, while the task has other senders.
+async fn push_early(
+    state: SyncState<'_>,
+    mut bell: watch::Receiver<()>,
+    task: WeakUnboundedSender<SyncCommand>,
+) {
+    while bell.changed().await.is_ok() {
+        let Some(task) = task.upgrade() else { return };
+        if state.is_rung() && task.send(SyncCommand::Early).is_err() {
+            return;
+        }
+    }
+}
+
+/// The state of a namespace's store, for its listener. Nobody is told of a missing channel: the
+/// syncs fetch the same counts, but later.
+struct ListenedStore<'m>(SyncState<'m>);
+
+impl ChannelObserver for ListenedStore<'_> {
+    fn is_store_up(&self) -> bool {
+        self.0.stats().is_up() == Some(true)
+    }
+
+    fn channel_unavailable(&self, _: &StoreError) {}
 }

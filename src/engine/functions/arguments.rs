@@ -9,7 +9,7 @@ use crate::policy::calendar::CalendarZone;
 use crate::policy::hits::Hits;
 use crate::policy::key::is_accounted;
 use crate::policy::limit::Limit;
-use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode, is_valid_name};
+use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncEarly, SyncMode, is_valid_name};
 use crate::policy::printable::Quoted;
 use crate::policy::window::WindowSize;
 
@@ -259,6 +259,23 @@ pub fn sync_rate(seconds: f64) -> Result<SyncMode, ArgumentError> {
         let expected = "seconds from 0.001 to 31622400, 0 or a negative number";
         ArgumentError::new("sync_rate", expected, seconds)
     })
+}
+
+/// Converts `sync_early` from the share of a limit that nodes may leave unpushed; zero turns early
+/// pushes off.
+///
+/// # Errors
+///
+/// The share is neither zero nor a number from 0.001 to 0.5.
+pub fn sync_early(share: f64) -> Result<SyncEarly, ArgumentError> {
+    if share == 0.0 {
+        return Ok(SyncEarly::Off);
+    }
+    if !(0.001..=0.5).contains(&share) {
+        return Err(ArgumentError::new("sync_early", "a number from 0.001 to 0.5, or 0", share));
+    }
+    // From 100 to 50,000.
+    Ok(SyncEarly::MilliPercent((share * 100_000.0).round() as u32))
 }
 
 /// Checks the name of an instance, which can have any bytes.

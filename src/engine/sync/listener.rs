@@ -1,19 +1,25 @@
 //! The listener to a store's channel: applies other nodes' pushes when they arrive, so that they are
 //! known before the next sync. Without a channel, the syncs fetch the same counts, but later.
 //!
-//! One user of a node's memory should listen; which one, its caller decides.
+//! One user of a node's memory listens: it holds a lease for that.
 
 use core::cell::Cell;
+use core::pin::pin;
 use core::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select};
 use tokio::time::sleep;
 
 use super::shard_sync::Env;
 use super::subscriber::Subscriber;
 use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{PushNews, Strategy};
+use crate::table::ChannelLease;
 
+/// Time after which a listener that does not renew its lease counts as dead, in milliseconds.
+const LIFETIME: u64 = 2000;
+/// Interval in which the listener renews its lease, and others try to take it.
+const LOOK: Duration = Duration::from_millis(500);
 /// Pause before the next try while no subscription has a position to start from.
 const LOOK_FOR_POSITION: Duration = Duration::from_millis(100);
 /// Interval in which an event is retried that has to wait for this node's own batch.
@@ -39,11 +45,39 @@ pub trait ChannelObserver {
     fn channel_unavailable(&self, error: &StoreError);
 }
 
-/// Applies pushes for `subscribers`, whose namespaces have the same store. `connect` creates a
-/// client of it. Returns only if the store has no channel. To be dropped at any time, since a
-/// subscription has no unsaved state.
+/// Applies pushes for `subscribers`, whose namespaces have the same store, while no other user of
+/// their memory does. `connect` creates a client of the store.
+///
+/// Returns if the store has no channel, or under a newer configuration. Can be dropped at any time,
+/// since a subscription has no unsaved state.
 pub async fn listen<'n, 'm: 'n, S: Strategy>(
-    subscribers: impl IntoIterator<Item = Subscriber<'n, 'm>>,
+    subscribers: impl Fn() -> Vec<Subscriber<'n, 'm>>,
+    lease: ChannelLease<'m>,
+    connect: impl Fn() -> S,
+    env: &impl Env,
+    observer: &impl ChannelObserver,
+) {
+    if connect().channel().is_none() {
+        return;
+    }
+    let is_superseded = || subscribers().iter().any(Subscriber::is_superseded);
+    while !is_superseded() {
+        if let Some(listening) = lease.take(env.monotonic(), LIFETIME) {
+            let lines = listen_now(subscribers(), &connect, env, observer);
+            let is_ours = async {
+                while listening.renew(env.monotonic(), LIFETIME) && !is_superseded() {
+                    sleep(LOOK).await;
+                }
+            };
+            select(pin!(lines), pin!(is_ours)).await;
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Applies pushes for `subscribers`. Returns only if the store has no channel.
+async fn listen_now<'n, 'm: 'n, S: Strategy>(
+    subscribers: Vec<Subscriber<'n, 'm>>,
     connect: impl Fn() -> S,
     env: &impl Env,
     observer: &impl ChannelObserver,
@@ -51,11 +85,13 @@ pub async fn listen<'n, 'm: 'n, S: Strategy>(
     let Some(channel) = connect().channel() else {
         return;
     };
-    let subscribers = subscribers.into_iter();
     // In a divided store, each shard has its own subscription.
     let subscribers: Vec<Vec<_>> = match channel.shards() > 1 {
-        true => subscribers.flat_map(Subscriber::by_shard).map(|it| vec![it]).collect(),
-        false => vec![subscribers.collect()],
+        true => {
+            let shards = subscribers.into_iter().flat_map(Subscriber::by_shard);
+            shards.map(|it| vec![it]).collect()
+        }
+        false => vec![subscribers],
     };
     let is_told = Cell::new(false);
     let lines = subscribers.into_iter();

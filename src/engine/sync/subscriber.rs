@@ -74,6 +74,11 @@ impl<'n, 'm> Subscriber<'n, 'm> {
         nodes.max().unwrap_or(1)
     }
 
+    /// Returns whether there is a newer configuration, whose workers listen now.
+    pub(super) fn is_superseded(&self) -> bool {
+        self.shards.iter().any(|it| it.shard.state().is_superseded())
+    }
+
     /// Returns whether `news` is for this subscriber.
     pub fn is_of(&self, news: &PushNews) -> bool {
         self.shards.iter().any(|it| it.shard.shard == news.shard)

@@ -67,7 +67,12 @@ fn an_option_is_named() {
     assert_names(it.new(&periodic().timeout(second)), "timeout");
     assert_names(it.new(&periodic().on_error(OnError::Deny)), "on_error");
     assert_names(it.new(&options().timeout(second)), "timeout");
+    for share in [-0.02, 0.0009, 0.51, f64::NAN] {
+        assert_names(it.new(&periodic().sync_early(share)), "sync_early");
+    }
+    assert_names(it.new(&options().sync_early(0.02)), "sync_early");
     let synchronous = || synced().sync_rate(Duration::ZERO);
+    assert_names(it.new(&synchronous().sync_early(0.0)), "sync_early");
     for timeout in [Duration::ZERO, Duration::from_micros(999), 61 * second] {
         assert_names(it.new(&synchronous().timeout(timeout)), "timeout");
     }

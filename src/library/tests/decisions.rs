@@ -23,22 +23,22 @@ const WINDOW_TYPES: [WindowType; 4] =
 const SHORT: Duration = Duration::from_millis(50);
 
 /// A server that only one test uses.
-enum Server {
+pub(super) enum Server {
     Redis(crate::testing::redis::Server),
     Postgres(crate::testing::postgres::Server),
 }
 
 impl Server {
-    fn redis() -> Server {
+    pub(super) fn redis() -> Server {
         Server::Redis(crate::testing::redis::Server::start(&[]))
     }
 
-    fn postgres() -> Server {
+    pub(super) fn postgres() -> Server {
         Server::Postgres(crate::testing::postgres::Server::start(&[]))
     }
 
     /// Returns the store. Its own timeout is longer than any test waits.
-    fn store(&self) -> Datastore {
+    pub(super) fn store(&self) -> Datastore {
         let (strategy, address) = match self {
             Server::Redis(server) => ("redis", server.tcp()),
             Server::Postgres(server) => ("postgres", server.tcp()),

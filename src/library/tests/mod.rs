@@ -3,6 +3,7 @@
 mod anything;
 mod arguments;
 mod decisions;
+mod early;
 mod functions;
 mod killed;
 mod limiters;

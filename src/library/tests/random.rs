@@ -121,6 +121,9 @@ fn options(any: &mut Anything, memory: &Memory, store: &Datastore) -> NewOptions
         options = options.timeout(any.time());
     }
     if any.below(8) == 0 {
+        options = options.sync_early(any.number());
+    }
+    if any.below(8) == 0 {
         options = options.on_error(OnError::Deny);
     }
     options

@@ -2,6 +2,7 @@
 
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
+use crate::policy::namespace::SyncEarly;
 use crate::table::words::atomic::AtomicU64;
 use crate::table::words::meta::Meta;
 
@@ -111,6 +112,15 @@ impl EarlyShare {
         let most = most.saturating_add(twice_nodes.saturating_sub(1));
         let kept = Hits::from_thousandths(most.checked_div(twice_nodes)?);
         Some(kept.max(Hits::ONE))
+    }
+}
+
+impl From<SyncEarly> for EarlyShare {
+    fn from(early: SyncEarly) -> EarlyShare {
+        match early {
+            SyncEarly::Off => EarlyShare::OFF,
+            SyncEarly::MilliPercent(share) => EarlyShare::of_milli_percent(share),
+        }
     }
 }
 
