@@ -5,6 +5,7 @@
 #
 #   scripts/converge.sh [--nodes N] [--store redis|postgres] [--limit 1000/5s] [--sliding] [--windows N]
 #                       [--seed N] [--modes MODE,...] [PATTERN...]
+#   scripts/converge.sh --model [--windows N] [--seed N]     simulates 10 to 300 nodes; kept in docs/convergence/
 #   scripts/converge.sh --quick [--nodes N] [--store ...]    half a minute: only checks that no hit is lost
 #
 #   scripts/converge.sh --busy KEYS [--keys 100000] [--load 1] [--requests 4000] [--trickle 1000] [--nodes N] [...]
@@ -53,16 +54,17 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
 
 command="scripts/converge.sh${*:+ $*}"
-usage="usage: scripts/converge.sh [--quick] [--nodes N] [--store redis|postgres] [--limit 1000/5s] [--sliding]
+usage="usage: scripts/converge.sh [--quick | --model] [--nodes N] [--store redis|postgres] [--limit 1000/5s] [--sliding]
     [--windows N] [--seed N] [--modes MODE,...] [PATTERN...]
     scripts/converge.sh [--joining] --busy KEYS [--keys N] [--load N] [--requests N] [--trickle N] [--json FILE] [...]"
-nodes=10 store=redis limit= algorithm=fixed windows=7 seed=1 quick=
+nodes=10 store=redis limit= algorithm=fixed windows=7 seed=1 quick= model=
 joining= busy= keys=100000 load=1 requests=4000 trickle=1000 json=/dev/null
 modes=
 patterns=
 while [ $# -gt 0 ]; do
     case $1 in
         --quick) quick=yes ;;
+        --model) model=yes ;;
         --sliding) algorithm=sliding ;;
         --joining) joining=yes ;;
         --nodes | --store | --limit | --windows | --seed | --modes | --busy | --keys | --load | --requests | --trickle | --json)
@@ -82,6 +84,18 @@ done
 [ -z "$busy" ] || algorithm=sliding limit=${limit:-10000/5s}
 limit=${limit:-1000/5s}
 [[ $limit =~ ^[1-9][0-9]*/[1-9][0-9]*s$ ]] || die "no limit such as 1000/5s: $limit"
+
+# build EXAMPLE: builds it as scripts/test.sh does, and names its program in $built.
+build() {
+    cargo build --quiet --locked --profile checked --no-default-features --features stores,conformance,convert --example "$1"
+    built=$(realpath "${CARGO_TARGET_DIR:-target}")/checked/examples/$1
+}
+
+if [ -n "$model" ]; then
+    build convergence-model
+    "$built" "$seed" "$windows" | tee docs/convergence/model.txt
+    exit
+fi
 
 # heading: prints the command and the machine.
 heading() {
@@ -110,10 +124,8 @@ if [ -z "${NGINX_BINARY:-}" ]; then
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
     NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-target}")/release/lib$name.so
 fi
-target=$(realpath "${CARGO_TARGET_DIR:-target}")
-# The same build of examples as in scripts/test.sh.
-cargo build --quiet --locked --profile checked --no-default-features --features stores,conformance,convert --example converge
-converge=(scripts/converge/converge.pl "$target/checked/examples/converge" "$NGINX_BINARY" "$NGINX_MODULE"
+build converge
+converge=(scripts/converge/converge.pl "$built" "$NGINX_BINARY" "$NGINX_MODULE"
     "$store" "$seed" "$nodes")
 [ -z "$quick" ] || exec "${converge[@]}" quick
 if [ -n "$busy" ]; then

@@ -24,8 +24,8 @@ pub enum Exchange {
 }
 
 /// Savings that an exchange may use, in microseconds.
-const SAVED_FOR_PUSHES: u64 = 500_000;
-const SAVED_FOR_READS: u64 = 100_000;
+const SAVED_FOR_PUSHES: u64 = 250_000;
+const SAVED_FOR_READS: u64 = 50_000;
 /// Bound of the time that is used ahead, in microseconds: exchanges that do not wait, such as those
 /// of a first fetch, delay others no longer.
 const MAX_AHEAD: u64 = 2 * SAVED_FOR_PUSHES;
@@ -84,31 +84,31 @@ mod tests {
     #[test]
     fn all_nodes_together_keep_the_budget() {
         // 50 nodes make 100 exchanges each, and what they had saved before.
-        assert_eq!(exchanges(Exchange::Push, 50, 4), [150, 100, 100, 100]);
-        assert_eq!(exchanges(Exchange::Read, 50, 4), [110, 100, 100, 100]);
-        assert_eq!(exchanges(Exchange::Push, 1, 2), [7500, 5000]);
+        assert_eq!(exchanges(Exchange::Push, 50, 4), [125, 100, 100, 100]);
+        assert_eq!(exchanges(Exchange::Read, 50, 4), [105, 100, 100, 100]);
+        assert_eq!(exchanges(Exchange::Push, 1, 2), [6250, 5000]);
         // The number of nodes is unknown.
         assert_eq!(interval(0, B), 200);
         assert_eq!(interval(300, B), 60_000);
     }
 
     #[test]
-    fn exchanges_that_do_not_wait_delay_others_at_most_a_second() {
+    fn exchanges_that_do_not_wait_delay_others_at_most_half_a_second() {
         let (now, interval) = (7_000_000, interval(300, B));
         let mut used = UsedUntil::default();
         for _ in 0..1000 {
             used = used.after_exchange(now, interval);
         }
-        assert_eq!(used, UsedUntil(8_000_000));
-        assert_eq!(used.wait(Exchange::Push, now), 500_000);
-        assert_eq!(used.wait(Exchange::Read, now), 900_000);
-        assert_eq!(used.wait(Exchange::Read, 7_900_000), 0);
+        assert_eq!(used, UsedUntil(7_500_000));
+        assert_eq!(used.wait(Exchange::Push, now), 250_000);
+        assert_eq!(used.wait(Exchange::Read, now), 450_000);
+        assert_eq!(used.wait(Exchange::Read, 7_450_000), 0);
     }
 
     #[test]
-    fn a_time_of_another_clock_delays_at_most_a_second() {
+    fn a_time_of_another_clock_delays_at_most_half_a_second() {
         let used = UsedUntil(u64::MAX);
-        assert_eq!(used.wait(Exchange::Push, 5), 1_000_000);
-        assert_eq!(used.after_exchange(5, 10), UsedUntil(1_000_005));
+        assert_eq!(used.wait(Exchange::Push, 5), 500_000);
+        assert_eq!(used.after_exchange(5, 10), UsedUntil(500_005));
     }
 }

@@ -103,7 +103,7 @@ impl EarlyShare {
 
     /// Returns the number of unpushed hits with which a counter is due, for its limit and the rest
     /// of it. `None` while the number of nodes is unknown.
-    pub(crate) fn kept(self, nodes: u32, limit: Hits, rest: Hits) -> Option<Hits> {
+    pub fn kept(self, nodes: u32, limit: Hits, rest: Hits) -> Option<Hits> {
         // At most 2^47 times 2^16: if it saturates, it is more than any hits.
         let product = limit.thousandths().saturating_mul(self.0.into());
         let most = (product >> Self::BITS).max(rest.thousandths());
