@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::oracle::Hit;
+
 /// Connections to all nodes together. A synchronous request holds its connection until the store has answered.
 const CONNECTIONS: usize = 320;
 
@@ -80,6 +82,15 @@ struct Connection {
     unsent: Vec<u8>,
     unread: Vec<u8>,
     waiting: VecDeque<usize>,
+}
+
+/// Returns the hits of answered requests, each of so many, in the order in which they came.
+pub(crate) fn hits_of<'a>(of: impl Iterator<Item = &'a Outcome>, cost: u64) -> Vec<Hit> {
+    let mut answered: Vec<&Outcome> = of.filter(|it| matches!(it.status, 200 | 429)).collect();
+    // Nodes return milliseconds; within one, hits are in the order of sending.
+    answered.sort_by_key(|it| (it.millis, it.sent));
+    let hit = |it: &Outcome| Hit { millis: it.millis, cost, is_admitted: it.status == 200 };
+    answered.into_iter().map(hit).collect()
 }
 
 impl Client {

@@ -32,7 +32,7 @@ mod random;
 
 use arrivals::{Pattern, Span};
 use client::{Due, Outcome};
-use oracle::{Hit, Limit, judge};
+use oracle::{Limit, judge};
 use random::Random;
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ fn lane_line(
 ) -> Value {
     let with = |status: u16| outcomes.iter().filter(move |outcome| outcome.status == status);
     let (admitted, refused) = (with(200).count(), with(429).count());
-    let judged = judge(&Hit::all(outcomes.iter(), 1), limit, start / limit.window, windows);
+    let judged = judge(&client::hits_of(outcomes.iter(), 1), limit, start / limit.window, windows);
     let judged = &judged[1.min(judged.len() - 1)..];
     let excess = |window: &oracle::Window| window.nodes as f64 - window.central as f64;
     let of_limit = |excess: f64| 100.0 * excess / limit.hits as f64;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::client::{self, Client, Due, Outcome, now};
-use crate::oracle::{Hit, Limit, Window, judge};
+use crate::client::{self, Client, Due, Outcome, hits_of, now};
+use crate::oracle::{Limit, Window, judge};
 use crate::random::Random;
 use crate::{NANOS, percentile};
 
@@ -144,7 +144,7 @@ fn judge_keys(
     for key in 0..load.busy {
         let of_key = keys.iter().zip(outcomes).filter(|(of, _)| **of == Some(key));
         let of_key = of_key.map(|(_, outcome)| outcome);
-        let hits = Hit::all(of_key, load.cost);
+        let hits = hits_of(of_key, load.cost);
         let judged = judge(&hits, limit, start / limit.window, windows);
         for (sum, window) in sums.iter_mut().zip(judged) {
             sum.nodes += window.nodes;

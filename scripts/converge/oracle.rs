@@ -1,8 +1,6 @@
 //! The decisions of one limiter for all nodes on the same hits, and the nodes' difference from
 //! them.
 
-use crate::client::Outcome;
-
 /// A hit that came, as its node saw it.
 #[derive(Clone, Copy)]
 pub(crate) struct Hit {
@@ -10,17 +8,6 @@ pub(crate) struct Hit {
     pub(crate) millis: u64,
     pub(crate) cost: u64,
     pub(crate) is_admitted: bool,
-}
-
-impl Hit {
-    /// Returns the hits of answered requests, each of so many, in the order in which they came.
-    pub(crate) fn all<'a>(of: impl Iterator<Item = &'a Outcome>, cost: u64) -> Vec<Hit> {
-        let mut answered: Vec<&Outcome> = of.filter(|it| matches!(it.status, 200 | 429)).collect();
-        // Nodes return milliseconds; within one, hits are in the order of sending.
-        answered.sort_by_key(|it| (it.millis, it.sent));
-        let hit = |it: &Outcome| Hit { millis: it.millis, cost, is_admitted: it.status == 200 };
-        answered.into_iter().map(hit).collect()
-    }
 }
 
 /// A limit of a window, in milliseconds.

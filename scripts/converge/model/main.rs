@@ -140,7 +140,7 @@ fn simulate(
     let mut hits = vec![Vec::new(); counters];
     for (at, node, counter) in arrivals {
         let is_admitted = cluster.hit(at, node, counter);
-        hits[counter].push(Hit { millis: at / NANOS, is_admitted });
+        hits[counter].push(Hit { millis: at / NANOS, cost: 1, is_admitted });
     }
     let judged = hits.iter().flat_map(|hits| judge(hits, limit, 0, windows).into_iter().skip(1));
     let (of_nodes, central, with_room) = judged.fold((0, 0, 0), |(nodes, central, room), it| {
