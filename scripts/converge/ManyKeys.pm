@@ -27,7 +27,20 @@ sub start {
     $self->meet;
     $self->generate(0, 0)->();
     $self->settle;
+    my $deadline = time + 120;
+    for my $node (@{$self->{nodes}}) {
+        until ($self->has_all({Nodes::metrics($node)})) {
+            die "nodes do not fetch all keys\n" if time > $deadline;
+            sleep 0.1;
+        }
+    }
     return $self;
+}
+
+# Returns whether a node with these metrics has counters of all other keys.
+sub has_all {
+    my ($self, $metrics) = @_;
+    return ($metrics->{'ratelimit_zone_counters{zone="converge"}'} // 0) >= $self->{conf}{keys};
 }
 
 sub lanes { return {number => 0} }

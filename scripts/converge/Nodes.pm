@@ -156,18 +156,17 @@ sub meet {
     my ($self) = @_;
     my $deadline = time + 60;
     for my $node (@{$self->{nodes}}) {
-        until (knows($node, scalar @{$self->{nodes}})) {
+        until (know({metrics($node)}, scalar @{$self->{nodes}})) {
             die "nodes do not meet\n" if time > $deadline;
             sleep 0.05;
         }
     }
 }
 
-# Returns whether a node knows of so many living nodes, itself included, in each namespace.
-sub knows {
-    my ($node, $count) = @_;
-    my %metrics = metrics($node);
-    my @known = map { $metrics{$_} } grep {/^ratelimit_nodes/} keys %metrics;
+# Returns whether a node with these metrics knows of so many living nodes, itself included, in each namespace.
+sub know {
+    my ($metrics, $count) = @_;
+    my @known = map { $metrics->{$_} } grep {/^ratelimit_nodes/} keys %$metrics;
     return @known && !grep { $_ != $count } @known;
 }
 

@@ -46,11 +46,12 @@ for my $phase (@PHASES) {
     my $start = time;
     $at{$name}->() if $at{$name};
     $window += $windows;
-    my ($peak, $known) = watch($begin + $window * $nodes->{window}, scalar @{$nodes->{nodes}});
+    my ($peak, $known, $full) = watch($begin + $window * $nodes->{window}, scalar @{$nodes->{nodes}});
     await_nginx($_) for grep { !$_->{workers} } @{$nodes->{nodes}};
     push @rows, {
         phase => $name, nodes => scalar @{$nodes->{nodes}}, windows => [$window - $windows, $window - 1],
-        known_after => $at{$name} ? defined $known ? $known - $start : -1 : 0,
+        $at{$name} ? (known_after => $known && $known - $start) : (),
+        $name eq 'joining' ? (full_after => $full && $full - $start) : (),
         commands_peak => $peak, %{Meter->read($nodes, @stay)->since($before)},
     };
 }
@@ -65,7 +66,8 @@ write_results($results, @rows);
 print "$first nodes with the load; then $all; then $left. Probes and exchanges are of the first.\n\n";
 my @table = (
     ['nodes',                                          sub { $_->{nodes} }],
-    ['each knows their number after, s',               sub { $_->{known_after} ? sprintf '%.1f', $_->{known_after} : '' }],
+    ['each knows their number after, s',               sub { after('known_after') }],
+    ['each has all keys after, s',                     sub { after('full_after') }],
     ['commands a second, mean',                        sub { sprintf '%.0f', $_->{commands_in_all} }],
     ['... in the worst second',                        sub { sprintf '%.0f', $_->{commands_peak} }],
     ['CPU of the store, % of a core',                  sub { sprintf '%.1f', $_->{store_cpu} }],
@@ -87,6 +89,11 @@ for my $of (@table) {
 printf "\nrequests sent late, p99: %.1f ms; a hit is known by all of the first nodes: median %.1f, p99 %.1f ms\n",
     @$said{qw(late_p99_ms everywhere_p50_ms everywhere_p99_ms)};
 
+sub after {
+    my ($what) = @_;
+    return !exists $_->{$what} ? '' : defined $_->{$what} ? sprintf '%.1f', $_->{$what} : 'never';
+}
+
 # Starts the other nodes at once.
 sub join_all { $nodes->launch($all - $first) }
 
@@ -97,21 +104,25 @@ sub kill_some {
     stop($_->{master}, 'KILL') for @gone;
 }
 
-# Watches until a time. Returns the most commands in a second, and when all nodes knew their number.
+# Watches until a time. Returns the most commands in a second, and when all nodes knew their number and had all keys.
 sub watch {
     my ($end, $count) = @_;
-    my @unaware = @{$nodes->{nodes}};
-    my (@readings, $peak, $known);
+    my @unaware = my @lacking = @{$nodes->{nodes}};
+    my (@readings, $peak, $known, $full);
     while (time < $end - PAUSE) {
         push @readings, [time, Meter::sum_of_commands($nodes)];
         shift @readings while @readings > 2 && $readings[-1][0] - $readings[1][0] >= 1;
         my $seconds = $readings[-1][0] - $readings[0][0];
         $peak = max($peak // 0, ($readings[-1][1] - $readings[0][1]) / $seconds) if $seconds >= 1;
         # One that has just started may not listen.
-        @unaware = grep { !eval { Nodes::knows($_, $count) } } @unaware;
+        my %metrics = map { $_ => eval { +{Nodes::metrics($_)} } } @unaware, @lacking;
+        my $is_left = sub { my ($has) = @_; return grep { !$metrics{$_} || !$has->($metrics{$_}) } @_[1 .. $#_] };
+        @unaware = $is_left->(sub { Nodes::know($_[0], $count) }, @unaware);
+        @lacking = $is_left->(sub { $nodes->has_all($_[0]) },     @lacking);
         $known //= time if !@unaware;
+        $full  //= time if !@lacking;
         sleep PAUSE;
     }
     sleep max(0, $end - time);
-    return ($peak // 0, $known);
+    return ($peak // 0, $known, $full);
 }

@@ -100,9 +100,11 @@ fn measure(
     all.sort_by_key(|(due, _)| due.at);
     let (dues, keys): (Vec<Due>, Vec<Option<u64>>) = all.into_iter().unzip();
 
-    let is_over = AtomicBool::new(false);
+    let is_over = &AtomicBool::new(false);
     let (outcomes, probes) = std::thread::scope(|scope| {
-        let prober = scope.spawn(|| probe(ports, start * NANOS, &is_over, seed));
+        // The cluster gets used to the load in the first window.
+        let begin = (start + limit.window) * NANOS;
+        let prober = scope.spawn(move || probe(ports, begin, is_over, seed));
         let outcomes = client::send(ports, &dues);
         is_over.store(true, Ordering::Relaxed);
         (outcomes, prober.join().expect("probes"))
