@@ -10,7 +10,7 @@
 # with a replica each, which nodes reach without proxies, since its servers name each other by their
 # own addresses; `postgres`; `cassandra`, of which clients' clocks differ.
 #
-# More than eight nodes get fewer requests each, sync less often, and wait longer for the store.
+# Of more than five nodes, each gets fewer requests, syncs less often, and waits longer for the store.
 #
 # Without MINUTES, it takes one. Faults follow from the seed, which is printed, and is random unless
 # it is given; what a fault meets, does not. With --plan: prints the faults, and does nothing.

@@ -36,7 +36,7 @@ our @DAYS = (366, 360, 300);
 #   ready             waits until all faults have finished
 #   conf(PORT)        the contents of a block `ratelimit_store`; PORT is the port of the proxy, if any
 #   decides           the kinds of requests that the store decides, if not all: see Load.pm
-#   decides_within    the timeout of synchronous requests, if not 100ms (400ms with more than 8 nodes)
+#   decides_within    the timeout of synchronous requests, if not 100ms (400ms with more than 5 nodes)
 #   may_refuse_all    defined if a request can be rejected before the limit is reached
 #   clock(NODE)       the offset of the clock of a node, such as +3s; missing if all clocks are right
 #   has_way           whether there are proxies between each node and the store
@@ -82,7 +82,7 @@ sub configuration {
     my %others = Load::asks();
     $asks{"ask-$_"} = $others{$_} for keys %others;
     # Many nodes and their proxies take turns on the processors.
-    my $usual      = $self->{nodes} > 8 ? '400ms' : '100ms';
+    my $usual      = $self->{nodes} > 5 ? '400ms' : '100ms';
     my $timeout    = $self->{store}->can('decides_within') ? $self->{store}->decides_within : $usual;
     my %namespaces = (
         api  => "store for_api; sync_rate $self->{sync_rate}{$number}; on_loss share;",

@@ -19,8 +19,8 @@ use RedisStore;
 use Totals;
 
 use constant {
-    SHORT    => 5,       # the window of `short` in Load.pm, in seconds
-    REQUESTS => 1200,    # the most requests in a second to all nodes
+    SHORT    => 5,      # the window of `short` in Load.pm, in seconds
+    REQUESTS => 800,    # the most requests in a second to all nodes
 };
 
 $| = 1;
@@ -124,6 +124,8 @@ sub make_faults {
             print "the last faults:\n", map {"    $_\n"} @latest;
             die $trouble;
         }
+        my $took = time - $now;
+        printf "    it took %.0f s to %s: %s\n", $took, $what, Plan::words($fault) if $took > 10;
         my $node = Cluster::slow_node($fault) // next;
         $disturbed{$node}{$fault} //= [$now];
         $disturbed{$node}{$fault}[1] = time;
