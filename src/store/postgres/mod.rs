@@ -32,6 +32,8 @@ mod tests;
 mod tls;
 mod told;
 
+use core::num::NonZeroU32;
+
 use futures_util::future::{join, join3};
 
 use self::connection::{Connection, Fault, Link, Prepared};
@@ -56,6 +58,8 @@ pub struct Postgres {
     purged: i64,
     /// Number of living nodes, from the last answer.
     nodes: Option<u64>,
+    /// Exchanges and notifications in a second that all nodes together may cause.
+    exchanges: NonZeroU32,
     /// The time that the server told with the last decision.
     now: UnixMillis,
 }
@@ -81,6 +85,7 @@ impl Strategy for Postgres {
             link: Link::new(options, own),
             purged: MAX_PURGED,
             nodes: None,
+            exchanges: options.exchanges,
             now: UnixMillis::default(),
         }
     }
@@ -108,7 +113,7 @@ impl Strategy for Postgres {
         limit: usize,
     ) -> Result<Pushed, StoreError> {
         let sealed = batch.id.map(|id| (id, Columns::of(batch.diffs.iter().map(Addition::from))));
-        let silence = batch.is_news.then(|| push::silence(self.nodes));
+        let silence = batch.is_news.then(|| push::silence(self.nodes, self.exchanges));
         let exchange = async |connection: &Connection| {
             // All statements are sent together.
             let living = living(connection, batch);

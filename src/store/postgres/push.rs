@@ -1,5 +1,6 @@
 //! Pushes a batch, and parses the answer.
 
+use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -21,13 +22,11 @@ pub(super) const MAX_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 
 
 /// Longest time for which pushes do not notify, in milliseconds. The statements have it, too.
 const LONGEST_SILENCE: u64 = 10_000;
-/// Exchanges and notifications of all nodes in a second that the server is to carry.
-const EXCHANGES: u64 = 1000;
 
 /// Returns the milliseconds after a notification for which pushes do not notify. In this way, notifications
-/// of a namespace wake these nodes at most half of [`EXCHANGES`] times a second, all together.
-pub(super) fn silence(nodes: Option<u64>) -> i64 {
-    let millis = nodes.unwrap_or(0).saturating_mul(2000) / EXCHANGES;
+/// of a namespace wake these nodes at most half of `exchanges` times a second, all together.
+pub(super) fn silence(nodes: Option<u64>, exchanges: NonZeroU32) -> i64 {
+    let millis = nodes.unwrap_or(0).saturating_mul(2000) / NonZeroU64::from(exchanges);
     millis.min(LONGEST_SILENCE).cast_signed()
 }
 
@@ -243,4 +242,25 @@ impl<'a> Columns<'a> {
 
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.min(MAX_LIFE).as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_silence_grows_with_the_nodes_and_is_bounded() {
+        for (nodes, exchanges, millis) in [
+            (None, 1000, 0),
+            (Some(1), 1000, 2),
+            (Some(10), 1000, 20),
+            (Some(50), 100, 1000),
+            (Some(50), 1_000_000, 0),
+            (Some(300), 1, 10_000),
+            (Some(u64::MAX), 1000, 10_000),
+        ] {
+            let exchanges = NonZeroU32::new(exchanges).unwrap();
+            assert_eq!(silence(nodes, exchanges), millis, "{nodes:?}, {exchanges}");
+        }
+    }
 }

@@ -166,3 +166,50 @@ fn cassandra_decides() {
         }
     });
 }
+
+/// Measures what it costs that each of many nodes fetches the same busy counters, after some have changed them.
+///
+/// `cargo test --profile fast --no-default-features --features cassandra,measure --lib -- --nocapture
+/// --test-threads 1 cassandra_serves_many_nodes`
+#[test]
+fn cassandra_serves_many_nodes() {
+    const BUSY: usize = 20;
+    let server = Server::start(&["--ephemeral", "--heap", "1g"]);
+    block_on(async {
+        // The first time, the server has not compiled anything yet.
+        for count in [25, 10, 25, 50, 100] {
+            let table = new_table();
+            let mut nodes = Vec::new();
+            for _ in 0..count {
+                let store = connect(&server.address, &table);
+                nodes.push(Node::join(store, shard("crowd")).await);
+            }
+            let busy = || (0..BUSY).map(|number| hits(&key(number), 1)).collect();
+            for node in &mut nodes {
+                push(node, busy()).await;
+            }
+            for some in [0, 1, count / 2, count] {
+                let (mut spent, mut exchanges) = (0.0, 0);
+                for round in 0..400_usize.div_ceil(count) {
+                    for node in nodes.iter_mut().take(some) {
+                        push(node, busy()).await;
+                    }
+                    let before = cpu(&server.process());
+                    for node in &mut nodes {
+                        fetch(node).await;
+                    }
+                    // In the first round, they fetch what was before.
+                    if round > 0 {
+                        spent += cpu(&server.process()) - before;
+                        exchanges += count;
+                    }
+                }
+                println!(
+                    "{count} nodes, of which {some} have pushed {BUSY} counters: the server spent {:.1} ms \
+                     for a node that fetches them",
+                    spent * 1000.0 / exchanges as f64
+                );
+            }
+        }
+    });
+}

@@ -1,5 +1,7 @@
 //! The channel is open to every role; tests which notifications have an effect.
 
+use core::num::NonZeroU32;
+
 use super::*;
 use crate::store::contract::strategy::PushNews;
 use crate::testing::conformance::Listener;
@@ -14,6 +16,11 @@ async fn tell(node: &mut Node<Postgres>, diffs: Vec<Diff>) {
 /// Returns the next news, if they arrive at once.
 async fn heard(listener: &mut Listener<Postgres>) -> Vec<PushNews> {
     listener.store.recv(&listener.subscriptions).await.unwrap()
+}
+
+/// Has a node push as one of a number of nodes.
+fn push_among(node: &mut Node<Postgres>, nodes: u64) {
+    (node.store.nodes, node.store.exchanges) = (Some(nodes), NonZeroU32::new(1000).unwrap());
 }
 
 /// Returns all notifications that a session without rights receives of a node's pushes.
@@ -134,7 +141,7 @@ fn among_many_nodes_only_the_first_of_several_pushes_notifies() {
         let two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
         let mut listener = Listener::of(&two);
         // Each push is followed by a silence of two seconds.
-        node.store.nodes = Some(1000);
+        push_among(&mut node, 1000);
         assert_eq!(overheard(&server, &mut node).await.len(), 1);
         let news = listener.recv(1).await;
         assert_eq!(totals(&news[0].counts), pairs(&[("203.0.113.9", 21)]));
@@ -146,7 +153,7 @@ fn among_many_nodes_only_the_first_of_several_pushes_notifies() {
         assert_eq!(overheard(&server, &mut node).await.len(), 1);
         // In another namespace, there was no silence.
         let mut other = Node::join(connect(server.tcp(), PUBLIC), shard("other")).await;
-        other.store.nodes = Some(1000);
+        push_among(&mut other, 1000);
         assert_eq!(overheard(&server, &mut other).await.len(), 1);
     });
 }
@@ -161,7 +168,8 @@ fn a_node_that_has_notified_learns_of_the_silent_pushes_of_others() {
         let mut listener = Listener::of(&node);
         listener.subscriptions[0].node = node.id;
         assert!(heard(&mut listener).await.is_empty());
-        (node.store.nodes, two.store.nodes) = (Some(100), Some(100));
+        push_among(&mut node, 100);
+        push_among(&mut two, 100);
         tell(&mut node, vec![hits("a", 1)]).await;
         tell(&mut two, vec![hits("b", 1)]).await;
         let mut counts = Vec::new();
@@ -179,7 +187,7 @@ fn rows_of_others_do_not_silence_pushes() {
         let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
         let two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
         let mut listener = Listener::of(&two);
-        node.store.nodes = Some(1000);
+        push_among(&mut node, 1000);
         for number in ["-9223372036854775808", "9223372036854775807", "0", "-1", "-20000000000000"]
         {
             server.ask(&format!(

@@ -4,6 +4,7 @@
 //! `cargo test --release --no-default-features --features measure -- --nocapture postgres_takes`
 
 use core::cell::Cell;
+use core::num::NonZeroU32;
 use core::pin::pin;
 use core::time::Duration;
 use std::time::Instant;
@@ -296,6 +297,7 @@ fn postgres_takes_to_tell() {
 #[test]
 fn postgres_tells_many_nodes() {
     const PUSHES: usize = 2500;
+    let exchanges = NonZeroU32::new(1000).unwrap();
     for count in [10, 50, 100] {
         for known in [None, Some(count as u64)] {
             let server = Server::start(&["max_connections=300"]);
@@ -304,7 +306,7 @@ fn postgres_tells_many_nodes() {
                 for _ in 0..count {
                     let mut node =
                         Node::join(connect(server.tcp(), "public"), shard("crowd")).await;
-                    node.store.nodes = known;
+                    (node.store.nodes, node.store.exchanges) = (known, exchanges);
                     listeners.push(Listener::of(&node));
                     nodes.push(node);
                 }
