@@ -2,16 +2,21 @@
 --
 -- The hash of a shard: epoch, position (of the last change), b:<node> (the id of the node's last batch, and the time
 -- until which it is known), seen (the cursor of the search for expired nodes), layout (the number of shards of the
--- namespace, and whether they are in a cluster: on or off). All other keys are derived from its key, and share its hash
--- tag:
+-- namespace, and whether they are in a cluster: on or off), run (of news that are one entry of the stream: the time of
+-- the first in Unix milliseconds, the bytes of the entry, its id). All other keys are derived from its key, and share
+-- its hash tag:
 --   <shard>:<epoch>:<window>  a hash of counts
 --   <shard>:<epoch>:s         the stream of changes
 --   <shard>:l                 a hash of the living nodes, with the ends of their lives in Unix milliseconds
 --   <shard>:<epoch>:n         the stream of news: batches with their totals, for listening nodes, each with
 --                             its position in the stream of changes
 --
--- A position is the id of an entry in the stream, <sequence>-<tag>. The sequence counts bytes, so
--- it shows the distance of two entries. The tag distinguishes an entry from another one that got
+-- An entry of the stream of changes has the node ('' for several), the number of changed counters, the changes (for each
+-- window its name and its keys), and if it is a run of news, the ids of the entries that it replaced, each followed by
+-- a space.
+--
+-- A position is the id of an entry in the stream, <sequence>-<tag>, or one that an entry replaced. The sequence counts
+-- bytes, so it shows the distance of two entries. The tag distinguishes an entry from another one that got
 -- the same sequence after a failover lost the first.
 --
 -- Numbers that may be large are strings, or formatted with %.0f: Lua would print 1e+14.
@@ -60,12 +65,12 @@ local function is_position(text)
   return number and #number < 16 and (#tag < #LARGEST_TAG or #tag == #LARGEST_TAG and tag <= LARGEST_TAG)
 end
 
--- Returns fields of a shard's hash: its epoch, its position, and another field. If one of the first
--- two is missing, or only somebody else can have written it, gives the epoch up, and returns none.
+-- Returns fields of a shard's hash: its epoch, its position, another field, its layout, and its run. If one of the
+-- first two is missing, or only somebody else can have written it, gives the epoch up, and returns none.
 -- If nodes divide the namespace in another way than this one, the second result is the answer to
 -- return.
 local function read_shard(shard, field)
-  local state = checked('HMGET', shard, 'epoch', 'position', field, 'layout')
+  local state = checked('HMGET', shard, 'epoch', 'position', field, 'layout', 'run')
   local layout = state[4]
   if layout ~= LAYOUT then
     if layout and string.find(layout, '^%d+ o[nf]f?$') then
@@ -91,6 +96,11 @@ local function counted(text)
   return string.format('%.0f', math.max(-MOST, math.min(MOST, number)) + 0)
 end
 
+-- Returns the ids of the entries that an entry replaced.
+local function replaced(entry)
+  return entry[2][8] or ''
+end
+
 -- Returns whether a stream has the change of a witness, `<sequence> <last digits of its tag>`, or
 -- had it before its oldest entries were removed.
 local function has_change(stream, witness)
@@ -98,9 +108,12 @@ local function has_change(stream, witness)
   if not at then
     return true
   end
-  local found = checked('XRANGE', stream, at, at, 'COUNT', 1)[1]
-  if found then
+  local found = checked('XRANGE', stream, at, '+', 'COUNT', 1)[1]
+  if found and sequence(found[1]) == tonumber(at) then
     return string.sub(found[1], -#digits) == digits
+  end
+  if found and string.find(' ' .. replaced(found), ' ' .. at .. '%-%d*' .. digits .. ' ') then
+    return true
   end
   local oldest = checked('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
   return oldest and sequence(oldest[1]) > tonumber(at) and sequence(oldest[1]) > 1

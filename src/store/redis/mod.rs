@@ -59,6 +59,9 @@ const DECIDE: &str = concat!(
     include_str!("decide/writes.lua"),
 );
 
+/// The script that applies a batch.
+const PUSH: &str = concat!(include_str!("changes_since.lua"), include_str!("push.lua"));
+
 /// A client of Redis: one server, several of which only one accepts writes, or a cluster.
 #[derive(Debug)]
 pub struct Redis {
@@ -127,7 +130,7 @@ impl Strategy for Redis {
             histories: Vec::new(),
             now: UnixMillis::default(),
             prefix: own.prefix.clone(),
-            push: script("push.lua", include_str!("push.lua")),
+            push: script("push.lua", PUSH),
             decide: script("decide", DECIDE).finding_keys(),
             open_epoch: script("open_epoch.lua", include_str!("open_epoch.lua")),
             get_window: script("get_window.lua", include_str!("get_window.lua")),

@@ -14,16 +14,16 @@
 -- 'lost'; or a witness: the shard may refund its charges up to that change. Negative diffs are then
 -- refunds: they make no count negative, and lost charges are not refunded.
 --
--- Follows changes.lua.
+-- Follows changes.lua and changes_since.lua.
 
--- Bytes of the stream that are read for one answer.
-local SCANNED = 65536
--- Entries and counts that are read at a time.
-local ENTRIES, COUNTS = 16, 1000
 -- Approximate number of nodes that are checked for expiry when a new one comes.
 local NODES = 20
+-- Living nodes that are read at a time.
+local NODES_AT_ONCE = 1000
 -- Approximate number of batches that are kept for listening nodes.
 local NEWS = 100
+-- Milliseconds for which a run of news lasts, and most bytes of its entry, which each of them writes again.
+local RUN, RUN_BYTES = 20, 4096
 
 local shard = KEYS[1]
 local epoch, node, batch, previous, known_for, tag, position = unpack(ARGV, 1, 7)
@@ -88,6 +88,66 @@ local function tell(last, totals)
   redis.pcall('PEXPIRE', news, LIFE)
 end
 
+-- Adds changes to an entry of the stream. Returns its fields; fails if no node wrote it.
+local function merged(entry, changes)
+  local fields, places = entry[2], {}
+  local all, count = cmsgpack.unpack(fields[6]), tonumber(fields[4])
+  for j = 1, #all, 2 do
+    places[all[j]] = j + 1
+  end
+  for j = 1, #changes, 2 do
+    local place, keys = places[changes[j]], changes[j + 1]
+    if place then
+      local known, old = {}, all[place]
+      for _, key in ipairs(old) do
+        known[key] = true
+      end
+      for _, key in ipairs(keys) do
+        if not known[key] then
+          known[key], old[#old + 1], count = true, key, count + 1
+        end
+      end
+    else
+      all[#all + 1], all[#all + 2], count = changes[j], keys, count + #keys
+    end
+  end
+  return {
+    node = fields[2] == node and node or '', count = count, packed = cmsgpack.pack(all), size = #fields[6],
+    ids = replaced(entry) .. entry[1] .. ' ',
+  }
+end
+
+-- Adds changes to the stream. News that follow others within milliseconds replace their entry by one for all, since each
+-- other node reads each entry. Returns the id of the entry.
+local function record(changes, count)
+  local packed = cmsgpack.pack(changes)
+  local function id(bytes)
+    return string.format('%.0f-%s', sequence(before) + bytes + OVERHEAD, tag)
+  end
+  local since, bytes, run = string.match(news and state[5] or '', '^(%d+) (%d+) (%S+)$')
+  if run == before and tonumber(since) <= now and now < since + RUN and bytes + #packed <= RUN_BYTES then
+    local entry = redis.call('XRANGE', stream, run, run)[1]
+    local done, all = pcall(merged, entry, changes)
+    -- Without the right to delete it, both entries stay.
+    if done and redis.pcall('XDEL', stream, run) == 1 then
+      -- Deleted entries take memory, until all entries within some kilobytes are deleted.
+      local dead = #replaced(entry) / #run * bytes < RUN_BYTES and bytes or 0
+      local last = id(#all.packed - all.size + #run + 1 + dead)
+      redis.call('XADD', stream, last, 'node', all.node, 'count', all.count, 'changes', all.packed, 'merged', all.ids)
+      redis.call('HSET', shard, 'position', last, 'run', since .. ' ' .. #all.packed + #all.ids .. ' ' .. last)
+      return last
+    end
+  end
+  local last = id(#packed)
+  redis.call('XADD', stream, last, 'node', node, 'count', count, 'changes', packed)
+  if news then
+    redis.call('HSET', shard, 'position', last, 'run', string.format('%.0f %d %s', now, #packed, last))
+  else
+    redis.call('HSET', shard, 'position', last)
+  end
+  return last
+end
+
 local function apply()
   local changes, told, count, life, at = {}, {}, 0, LIFE, FIRST
   while ARGV[at] do
@@ -129,10 +189,7 @@ local function apply()
   if count == 0 then
     return
   end
-  local packed = cmsgpack.pack(changes)
-  last = string.format('%.0f-%s', sequence(before) + #packed + OVERHEAD, tag)
-  redis.call('XADD', stream, last, 'node', node, 'count', count, 'changes', packed)
-  redis.call('HSET', shard, 'position', last)
+  last = record(changes, count)
   trim(stream, last)
   extend(stream, life)
   extend(shard, life)
@@ -203,7 +260,7 @@ local function living()
     checked('HDEL', nodes, node)
   end
   repeat
-    local page = checked('HSCAN', nodes, cursor, 'COUNT', COUNTS)
+    local page = checked('HSCAN', nodes, cursor, 'COUNT', NODES_AT_ONCE)
     for i = 1, #page[2], 2 do
       local other, till = page[2][i], string.match(page[2][i + 1], '^%d+$')
       till = till and tonumber(till) or 0
@@ -221,83 +278,12 @@ end
 
 local nodes = lives_for and living()
 
--- The counters that others changed: for each window its keys, each once, in groups for one call.
-local groups, open, seen, noted = {}, {}, {}, 0
-
-local function note(window, keys)
-  local known = seen[window] or {}
-  seen[window] = known
-  for _, key in ipairs(keys) do
-    assert(type(key) == 'string')
-    if not known[key] then
-      known[key] = true
-      noted = noted + 1
-      local group = open[window]
-      if not group or #group == COUNTS then
-        group = {}
-        open[window] = group
-        groups[#groups + 1] = {window, group}
-      end
-      group[#group + 1] = key
-    end
-  end
-end
-
--- Adds the changes of a stream entry; fails if no node wrote it.
-local function note_entry(fields)
-  local changes = cmsgpack.unpack(fields[6])
-  for j = 1, #changes, 2 do
-    assert(string.find(changes[j], '^%d+:%d+$'))
-    note(changes[j], changes[j + 1])
-  end
-end
-
--- Returns the position up to which changes were added, and whether there are more; nothing if the
--- stream does not have the position, or somebody else wrote an entry after it.
-local function collect()
-  local at = position
-  while at ~= last do
-    local entries = checked('XRANGE', stream, at, '+', 'COUNT', ENTRIES)
-    if #entries < 2 or entries[1][1] ~= at then
-      return nil
-    end
-    for i = 2, #entries do
-      local id, fields = entries[i][1], entries[i][2]
-      if fields[2] ~= node then
-        if noted > 0 and noted + (tonumber(fields[4]) or 0) > limit then
-          return at, true
-        end
-        if not pcall(note_entry, fields) then
-          return nil
-        end
-      end
-      at = id
-      if at == last then
-        break
-      end
-      if sequence(at) - sequence(position) > SCANNED then
-        return at, true
-      end
-    end
-  end
-  return at, false
-end
-
-local at, has_more
-if position == before then
-  -- Only this batch changed anything.
-  at, has_more = last, false
-elseif position ~= '' then
-  at, has_more = collect()
+local at, has_more, counts = last, false, {}
+-- Otherwise only this batch changed anything.
+if position ~= before then
+  at, has_more, counts = changes_since(base, position, last, node, limit)
 end
 if not at then
   return {'behind', time[1], time[2], last, lost and 1 or 0, nodes}
-end
-
-local counts = {}
-for _, group in ipairs(groups) do
-  counts[#counts + 1] = group[1]
-  counts[#counts + 1] = group[2]
-  counts[#counts + 1] = checked('HMGET', base .. group[1], unpack(group[2]))
 end
 return {'since', time[1], time[2], at, has_more and 1 or 0, counts, lost and 1 or 0, nodes}

@@ -256,3 +256,31 @@ pub async fn one_hears_of_several_namespaces<F: LogFixture>(fixture: &F) {
     let told: Vec<_> = heard.iter().map(|news| &*news.shard.namespace).collect();
     assert_eq!(told, ["api", "other"]);
 }
+
+pub async fn each_position_of_news_that_come_together_is_known<F: LogFixture>(fixture: &F) {
+    let [mut one, mut two] = nodes(fixture).await;
+    let mut reader = Node::join(fixture.connect(), shard("api")).await;
+    let mut positions = vec![reader.position.expect("a position")];
+    for round in 0..30 {
+        let key = format!("{}", round % 7);
+        let node = if round % 2 == 0 { &mut one } else { &mut two };
+        tell(node, vec![hits(&key, 1), hits("a", 1)]).await;
+        node.fetch().await;
+        positions.push(node.position.expect("a position"));
+    }
+    one.push(vec![hits("last", 1)]).await;
+    for (round, position) in positions.into_iter().enumerate() {
+        reader.position = Some(position);
+        let seen = totals(&reader.fetch().await);
+        // Counters that changed before may come too, with their present totals.
+        let expected = |key: usize| (format!("{key}"), (30 - key as i64 + 6) / 7);
+        let changed = (round..30).map(|round| expected(round % 7));
+        let of_a = (round < 30).then(|| ("a".into(), 30));
+        let changed = changed.chain(of_a).chain([("last".into(), 1)]);
+        assert!(changed.clone().all(|count| seen.contains(&count)), "{round}: {seen:?}");
+        let all = (0..7).map(expected).chain([("a".into(), 30), ("last".into(), 1)]);
+        let all: Vec<_> = all.collect();
+        assert!(seen.iter().all(|count| all.contains(count)), "{round}: {seen:?}");
+        assert!(reader.fetch().await.is_empty());
+    }
+}

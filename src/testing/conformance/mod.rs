@@ -144,6 +144,7 @@ macro_rules! conformance_tests {
             channel::any_keys_and_totals_are_heard,
             channel::the_next_epoch_is_heard,
             channel::one_hears_of_several_namespaces,
+            channel::each_position_of_news_that_come_together_is_known,
         }
     };
     ($fixture:ty, Snapshots) => {

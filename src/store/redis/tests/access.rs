@@ -28,6 +28,7 @@ pub(super) const COMMANDS: &[&str] = &[
     "+del",
     "+unlink",
     "+xadd",
+    "+xdel",
     "+xrange",
     "+xlen",
     "+xread",

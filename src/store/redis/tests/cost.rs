@@ -3,6 +3,7 @@
 //!
 //! `cargo test --release --no-default-features --features measure -- --nocapture redis_is_held`
 
+use core::time::Duration;
 use std::cell::RefCell;
 
 use redis::Value;
@@ -338,4 +339,49 @@ fn large_questions_hold_a_server() {
             watched.report(&what, "EVALSHA");
         }
     });
+}
+
+/// `cargo test --release --no-default-features --features measure -- --nocapture news_cost`
+///
+/// News of one node, further apart than a run lasts, and of many nodes at a steady rate: the time of
+/// the script, and processor time of the server.
+#[test]
+fn news_cost() {
+    for (what, nodes, keys, pause, rounds) in [
+        ("1 key, alone", 1, 1, 25_000, 400),
+        ("320 keys, alone", 1, 320, 25_000, 200),
+        ("1 key, 50 nodes, 2000 a second", 50, 1, 500, 8000),
+        ("20 keys, 50 nodes, 2000 a second", 50, 20, 500, 8000),
+    ] {
+        let watched = Watched::start();
+        let server = &watched.server;
+        block_on(async {
+            let mut all = Vec::new();
+            for _ in 0..nodes {
+                all.push(watched.join("api").await);
+            }
+            let mut next = tokio::time::interval(Duration::from_micros(pause));
+            next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+            let mut before = 0;
+            for round in 0..rounds {
+                if round == rounds / 10 {
+                    let _: String = server.ask(&["CONFIG", "RESETSTAT"]).unwrap();
+                    before = server.cpu_nanos();
+                }
+                next.tick().await;
+                let node: &mut Node = &mut all[round % nodes];
+                node.number += 1;
+                let diffs = batch(0, keys, 20);
+                let batch = Batch { is_news: true, ..node.batch(node.number, diffs) };
+                let pushed = node.store.push_diffs(&node.shard, &batch, Batch::MAX_DIFFS).await;
+                let (_, position, _) = since(pushed.unwrap());
+                node.position = Some(position);
+            }
+            let spent = (server.cpu_nanos() - before) as f64 / 1000.0;
+            let spent = spent / (rounds - rounds / 10) as f64;
+            let statistics: String = server.ask(&["INFO", "commandstats"]).unwrap();
+            let of_script = statistics.lines().find(|line| line.starts_with("cmdstat_evalsha"));
+            println!("{what}: {spent:.1} µs; {}", of_script.unwrap_or_default());
+        });
+    }
 }

@@ -13,6 +13,7 @@ mod junk;
 mod keys;
 mod layouts;
 mod logs;
+mod runs;
 mod sentinels;
 mod servers;
 
