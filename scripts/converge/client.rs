@@ -56,7 +56,7 @@ pub(crate) fn send(ports: &[u16], all: &[Due]) -> Vec<Outcome> {
 }
 
 /// Gives this thread precedence over the nodes, if the user may: on a busy machine, requests are late otherwise.
-fn hurry() {
+pub(crate) fn hurry() {
     // SAFETY: the call takes no pointers. A failure, which returns -1, changes nothing.
     unsafe { libc::nice(-10) };
 }

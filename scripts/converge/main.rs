@@ -11,9 +11,13 @@
 //! - [`client`]: sends them
 //! - [`oracle`]: judges the answers
 //! - [`many`]: instead of patterns, a load of many keys
+//! - [`library`]: instead of ports, nodes of the library in this process
 //!
 //! With `many BUSY COST REQUESTS OTHERS TRICKLE` instead of patterns, it sends that load, and prints one line; with no
 //! windows, it counts a hit of each of the other keys, and prints nothing.
+//!
+//! With `library:redis:PORT:NODES` (or `postgres`) instead of ports, it starts so many nodes, chooses START itself,
+//! and prints it first. The last line is of the probes.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,
@@ -25,6 +29,7 @@
 
 mod arrivals;
 mod client;
+mod library;
 mod many;
 mod oracle;
 #[path = "../accuracy/random.rs"]
@@ -32,6 +37,7 @@ mod random;
 
 use arrivals::{Pattern, Span};
 use client::{Due, Outcome};
+use library::Library;
 use oracle::{Limit, judge};
 use random::Random;
 use serde_json::{Value, json};
@@ -43,7 +49,7 @@ fn main() {
     let mut word = || words.next().expect("an argument more: see scripts/converge/main.rs");
     let number = |word: String| word.parse::<u64>().expect("a number");
     let (seed, windows, start) = (number(word()), number(word()), number(word()));
-    let ports = word().split(',').map(|port| port.parse().expect("a port")).collect::<Vec<u16>>();
+    let nodes = word();
     let quota = word();
     let (hits, window) = quota.split_once('/').expect("LIMIT/MILLIS");
     let limit = Limit {
@@ -52,13 +58,37 @@ fn main() {
         is_sliding: word() == "sliding",
     };
     let lanes: Vec<String> = words.collect();
-    let span =
-        Span { nodes: ports.len(), limit: limit.hits, window: limit.window * NANOS, windows };
-
-    if let Some("many") = lanes.first().map(String::as_str) {
-        let rest: Vec<u64> = lanes[1..].iter().map(|word| number(word.clone())).collect();
-        return many::run(&ports, limit, (start, windows), &rest, seed);
+    let load = || lanes[1..].iter().map(|word| number(word.clone())).collect::<Vec<u64>>();
+    let is_many = lanes.first().is_some_and(|word| word == "many");
+    if let Some(nodes) = nodes.strip_prefix("library:") {
+        let library = Library::start(nodes, limit);
+        if is_many {
+            return many::play(&library, limit, windows, &load(), seed);
+        }
+        let start = Library::next_window(limit);
+        let all = arrivals(&lanes, library.len(), limit, (start, windows), seed);
+        let begin = (start + limit.window) * NANOS;
+        let (outcomes, probes) = library.send(&all, 1, begin, seed);
+        print_lanes(&lanes, limit, (start, windows), &all, &outcomes);
+        return println!("{}", Value::from(many::known(probes)));
     }
+    let ports = nodes.split(',').map(|port| port.parse().expect("a port")).collect::<Vec<u16>>();
+    if is_many {
+        return many::run(&ports, limit, (start, windows), &load(), seed);
+    }
+    let all = arrivals(&lanes, ports.len(), limit, (start, windows), seed);
+    print_lanes(&lanes, limit, (start, windows), &all, &client::send(&ports, &all));
+}
+
+/// Returns the hits of all lanes, in order.
+fn arrivals(
+    lanes: &[String],
+    nodes: usize,
+    limit: Limit,
+    (start, windows): (u64, u64),
+    seed: u64,
+) -> Vec<Due> {
+    let span = Span { nodes, limit: limit.hits, window: limit.window * NANOS, windows };
     let mut all = Vec::new();
     for (lane, name) in lanes.iter().enumerate() {
         let pattern = Pattern::parse(name).expect("a pattern such as balanced-2");
@@ -71,11 +101,20 @@ fn main() {
         }));
     }
     all.sort_by_key(|due| due.at);
-    let outcomes = client::send(&ports, &all);
+    all
+}
 
+/// Prints a line for each lane.
+fn print_lanes(
+    lanes: &[String],
+    limit: Limit,
+    (start, windows): (u64, u64),
+    all: &[Due],
+    outcomes: &[Outcome],
+) {
     for (lane, name) in lanes.iter().enumerate() {
         let path = format!("/lane/{lane}");
-        let of_lane = all.iter().zip(&outcomes).filter(|(due, _)| due.path == path);
+        let of_lane = all.iter().zip(outcomes).filter(|(due, _)| due.path == path);
         let (due, outcomes): (Vec<&Due>, Vec<Outcome>) = of_lane.unzip();
         println!("{}", lane_line(name, limit, start, windows, &due, &outcomes));
     }
