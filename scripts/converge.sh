@@ -10,6 +10,7 @@
 #
 #   scripts/converge.sh --busy KEYS [--keys 100000] [--load 1] [--requests 4000] [--trickle 1000] [--nodes N] [...]
 #   scripts/converge.sh --joining --nodes N [--busy 20] [...]
+#   scripts/converge.sh --library N [--busy 20] [...]    nodes of the Rust library in one process, without nginx
 #
 # Prints tables. Without MODES and PATTERNs, all are measured, a minute and a half for each mode with a
 # window of 5s, and kept in docs/convergence/, with the figures as JSON and as a plot, if there are ten nodes.
@@ -47,6 +48,10 @@
 # With --joining, a fifth of the nodes has that load; then all others start at once; then half of all, none with load, are
 # killed at once. The table has a column for each phase; exchanges and CPU are those of the first nodes.
 #
+# With --library, N nodes of the Rust library are one process, each with its own memory, thread and connections, in
+# place of nginx: as many as a machine would not have of nginx. Keys of one namespace get the patterns, or --busy their
+# load, without other keys. Exchanges are commands, or transactions of Postgres; probes are as with --busy.
+#
 #   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it; nothing is
 #                  built then but the generator
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -56,9 +61,11 @@ cd "$root"
 command="scripts/converge.sh${*:+ $*}"
 usage="usage: scripts/converge.sh [--quick | --model] [--nodes N] [--store redis|postgres] [--limit 1000/5s] [--sliding]
     [--windows N] [--seed N] [--modes MODE,...] [PATTERN...]
+    scripts/converge.sh --library N [--busy KEYS] [...]
     scripts/converge.sh [--joining] --busy KEYS [--keys N] [--load N] [--requests N] [--trickle N] [--json FILE] [...]"
 nodes=10 store=redis limit= algorithm=fixed windows=7 seed=1 quick= model=
-joining= busy= keys=100000 load=1 requests=4000 trickle=1000 json=/dev/null
+all=balanced-1,balanced-2,balanced-10,zipf-2,hot-3,shift-3,burst-2
+library= joining= busy= keys=100000 load=1 requests=4000 trickle=1000 json=/dev/null
 modes=
 patterns=
 while [ $# -gt 0 ]; do
@@ -67,7 +74,7 @@ while [ $# -gt 0 ]; do
         --model) model=yes ;;
         --sliding) algorithm=sliding ;;
         --joining) joining=yes ;;
-        --nodes | --store | --limit | --windows | --seed | --modes | --busy | --keys | --load | --requests | --trickle | --json)
+        --library | --nodes | --store | --limit | --windows | --seed | --modes | --busy | --keys | --load | --requests | --trickle | --json)
             [ $# -gt 1 ] || die "$usage"
             printf -v "${1#--}" %s "$2"
             shift
@@ -78,6 +85,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 [[ $nodes =~ ^([2-9]|[1-9][0-9]|100)$ ]] || die "--nodes: a number from 2 to 100, not $nodes"
+[[ ${library:-2} =~ ^([2-9]|[1-9][0-9]{1,2})$ ]] || die "--library: a number from 2 to 999, not $library"
 [[ $store =~ ^(redis|postgres)$ && $seed =~ ^[0-9]+$ && $windows =~ ^[1-9][0-9]*$ ]] || die "$usage"
 [[ $busy$keys$load$requests$trickle =~ ^[0-9]+$ ]] || die "$usage"
 [ -z "$joining" ] || busy=${busy:-20}
@@ -101,9 +109,9 @@ fi
 heading() {
     cat <<HEADING
 command   $command
-measured  $nodes nodes, $store, limit $limit, $algorithm, seed $seed, $windows windows
+measured  ${library:-$nodes} nodes, $store, limit $limit, $algorithm, seed $seed, $windows windows
 machine   $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $(uname -sr)
-versions  nginx $(nginx_binary_version "$NGINX_BINARY"), $(server_version)
+versions  ${NGINX_BINARY:+nginx $(nginx_binary_version "$NGINX_BINARY"), }$(server_version)
 commit    $(git describe --always --dirty 2>/dev/null || echo none)
 load      $(cut -d ' ' -f 1-3 /proc/loadavg)
 
@@ -119,6 +127,23 @@ server_version() {
 }
 
 need_packages perl "$([ "$store" = postgres ] && echo postgresql || echo redis-server)"
+if [ -n "$library" ]; then
+    NGINX_BINARY=
+    # An unoptimized build would measure the processors instead.
+    cargo build --quiet --locked --release --no-default-features --features redis,postgres --example converge
+    # Each node has two connections and a thread's own descriptors.
+    ulimit -n "$(ulimit -Hn)"
+    IFS=, read -r -a loads <<<"${patterns:-$all}"
+    if [ -n "$busy" ]; then
+        window=${limit#*/}
+        rate=$((busy * load * ${limit%/*} / ${window%s}))
+        cost=$(((rate + requests - 1) / requests))
+        loads=(many "$busy" "$cost" $((rate / cost)) 0 0)
+    fi
+    heading
+    exec scripts/converge/library.pl "$(realpath "${CARGO_TARGET_DIR:-target}")/release/examples/converge" "$store" "$json" \
+        "$library" "$seed" "$windows" "$limit" "$algorithm" "${loads[@]}"
+fi
 if [ -z "${NGINX_BINARY:-}" ]; then
     scripts/build.sh
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
@@ -139,7 +164,7 @@ fi
 kept=
 [ -n "$modes$patterns" ] || [ "$nodes" != 10 ] || kept=yes
 modes=${modes:-plain-0.1,plain-0.5,early-0.5,early-5,synchronous,reserve}
-patterns=${patterns:-balanced-1,balanced-2,balanced-10,zipf-2,hot-3,shift-3,burst-2}
+patterns=${patterns:-$all}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 run=("${converge[@]}" "$windows" "$limit" "$algorithm" "$out/json" "$modes" "$patterns")
