@@ -27,7 +27,7 @@ sub start {
     $self->meet;
     $self->generate(0, 0)->();
     $self->settle;
-    my $deadline = time + 120;
+    my $deadline = time + 300;
     for my $node (@{$self->{nodes}}) {
         until ($self->has_all({Nodes::metrics($node)})) {
             die "nodes do not fetch all keys\n" if time > $deadline;

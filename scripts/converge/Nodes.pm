@@ -180,7 +180,7 @@ sub is_up {
 # Waits until the store has all hits of the nodes.
 sub settle {
     my ($self) = @_;
-    my $deadline = time + 60;
+    my $deadline = time + 300;
     for my $node (@{$self->{nodes}}) {
         my %metrics;
         do {
