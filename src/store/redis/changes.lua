@@ -3,8 +3,8 @@
 -- The hash of a shard: epoch, position (of the last change), b:<node> (the id of the node's last batch, and the time
 -- until which it is known), seen (the cursor of the search for expired nodes), layout (the number of shards of the
 -- namespace, and whether they are in a cluster: on or off), run (of news that are one entry of the stream: the time of
--- the first in Unix milliseconds, the bytes of the entry, its id). All other keys are derived from its key, and share
--- its hash tag:
+-- the first in Unix milliseconds, the bytes of the entry, its id), living (when the living nodes were counted, and their
+-- number). All other keys are derived from its key, and share its hash tag:
 --   <shard>:<epoch>:<window>  a hash of counts
 --   <shard>:<epoch>:s         the stream of changes
 --   <shard>:l                 a hash of the living nodes, with the ends of their lives in Unix milliseconds

@@ -18,8 +18,8 @@
 
 -- Approximate number of nodes that are checked for expiry when a new one comes.
 local NODES = 20
--- Living nodes that are read at a time.
-local NODES_AT_ONCE = 1000
+-- Living nodes that are read at a time, and the longest time for which they are not counted again, in milliseconds.
+local NODES_AT_ONCE, RECOUNT = 1000, 1000
 -- Approximate number of batches that are kept for listening nodes.
 local NEWS = 100
 -- Milliseconds for which a run of news lasts, and most bytes of its entry, which each of them writes again.
@@ -250,14 +250,24 @@ if last == before and redis.call('PTTL', shard) < LIFE / 2 then
 end
 
 -- Returns the number of living nodes, including this one if it lives, from the hash with their
--- times.
+-- times. They are counted again after as many milliseconds as there are nodes, so that the cost does not grow with their
+-- number; meanwhile nodes that come and leave are added.
 local function living()
-  local nodes, cursor, alive, count = KEYS[3], '0', {}, 0
+  local nodes, cursor, alive, count, change = KEYS[3], '0', {}, 0, 0
   if lives_for > 0 then
-    checked('HSET', nodes, node, string.format('%.0f', now + math.min(lives_for, LONGEST_LIFE)))
+    change = checked('HSET', nodes, node, string.format('%.0f', now + math.min(lives_for, LONGEST_LIFE)))
     extend(nodes, lives_for)
   else
-    checked('HDEL', nodes, node)
+    change = -checked('HDEL', nodes, node)
+  end
+  local counted_at, before = string.match(redis.call('HGET', shard, 'living') or '', '^(%d+) (%d+)$')
+  local age = before and now - counted_at or -1
+  if age >= 0 and age < math.min(before, RECOUNT) then
+    count = math.max(before + change, lives_for > 0 and 1 or 0)
+    if change ~= 0 then
+      redis.call('HSET', shard, 'living', counted_at .. ' ' .. count)
+    end
+    return count
   end
   repeat
     local page = checked('HSCAN', nodes, cursor, 'COUNT', NODES_AT_ONCE)
@@ -273,6 +283,7 @@ local function living()
     end
     cursor = page[1]
   until cursor == '0'
+  redis.call('HSET', shard, 'living', string.format('%.0f %d', now, count))
   return count
 end
 

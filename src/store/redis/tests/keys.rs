@@ -128,6 +128,56 @@ fn nodes_that_are_gone_are_forgotten_as_others_come() {
 }
 
 #[test]
+fn many_living_nodes_are_counted_seldom() {
+    let server = Server::start(&[]);
+    let living = format!("{SHARD}:l");
+    let tell = |till: &str| {
+        for n in 0..500 {
+            let _: i64 = server.ask(&["HSET", &living, &format!("{n:032x}"), till]).unwrap();
+        }
+    };
+    let counts = || -> usize {
+        let statistics: String = server.ask(&["INFO", "commandstats"]).unwrap();
+        let (_, calls) = statistics.split_once("cmdstat_hscan:calls=").expect("counted");
+        calls.split_once(',').unwrap().0.parse().unwrap()
+    };
+    block_on(async {
+        let time: Vec<String> = server.ask(&["TIME"]).unwrap();
+        tell(&format!("{}000", time[0].parse::<u64>().unwrap() + 600));
+        let mut nodes = Vec::new();
+        // They are new, so nobody expects the number of an earlier count.
+        for number in 501..=520 {
+            let mut node = join(server.tcp()).await;
+            assert_eq!(say(&mut node, 600).await, Some(number));
+            nodes.push(node);
+        }
+        for node in &mut nodes {
+            for _ in 0..20 {
+                assert_eq!(say(node, 600).await, Some(520));
+            }
+        }
+        let times = counts();
+        assert!(times < 100, "{times}");
+        for number in (501..520).rev() {
+            assert_eq!(say(&mut nodes.pop().unwrap(), 0).await, Some(number));
+        }
+        // All others die.
+        tell("1");
+        let mut last = nodes.pop().unwrap();
+        let alone = async { while say(&mut last, 600).await != Some(1) {} };
+        tokio::time::timeout(Duration::from_secs(30), alone).await.expect("counted again");
+    });
+}
+
+/// Tells for how many seconds a node lives. Returns the number of living nodes.
+async fn say(node: &mut Node<Redis>, seconds: u64) -> Option<u64> {
+    let lives_for = Some(Duration::from_secs(seconds));
+    let batch = Batch { lives_for, ..node.batch(0, vec![]) };
+    since(node.send_batch(&batch).await);
+    node.store.nodes()
+}
+
+#[test]
 fn few_counts_are_in_a_table_too() {
     let server = Server::start(&[]);
     block_on(async {
