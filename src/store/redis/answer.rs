@@ -64,7 +64,7 @@ impl RedisAnswer {
     }
 
     /// Parses counts in groups: a window, its keys, and their totals.
-    fn groups(self) -> Option<Vec<Count>> {
+    pub(super) fn groups(self) -> Option<Vec<Count>> {
         let mut counts = Vec::new();
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
         while let Some(name) = parts.next() {

@@ -9,8 +9,8 @@ local ENTRIES, COUNTS = 16, 1000
 -- and for each window its name, its keys, each once, and their totals, in groups for one call. Returns nothing if the
 -- stream does not have the position, or somebody else wrote an entry after it.
 --
--- There are up to `limit` counters, or those of one entry if these are more.
-local function changes_since(base, position, last, node, limit)
+-- There are up to `limit` counters, or those of one entry if these are more, which `is_partial` leaves out.
+local function changes_since(base, position, last, node, limit, is_partial)
   local groups, open, seen, noted = {}, {}, {}, 0
 
   local function note(window, keys)
@@ -57,7 +57,7 @@ local function changes_since(base, position, last, node, limit)
       for i = is_known and 2 or 1, #entries do
         local id, fields = entries[i][1], entries[i][2]
         local count = tonumber(fields[4]) or 0
-        if fields[2] ~= node then
+        if fields[2] ~= node and not (is_partial and count > limit) then
           if noted > 0 and noted + count > limit then
             return at, true
           end

@@ -2,6 +2,9 @@
 //!
 //! It blocks a connection of its own, not the server. One read covers the streams of all given
 //! shards; a cluster allows only one shard.
+//!
+//! A listener that lags reads what changed since its position from the streams of changes, by a
+//! script, until nothing has: the cost follows the number of counters, not of batches.
 
 use core::time::Duration;
 
@@ -18,6 +21,8 @@ use crate::store::contract::strategy::{Count, NodeId, PushNews, Subscription};
 const WAIT: Duration = Duration::from_secs(1);
 /// Batches of a shard that one read returns.
 const ENTRIES: usize = 16;
+/// Most counters of a shard that a listener that lags reads at once.
+const COUNTERS: usize = 320;
 
 impl Redis {
     /// Returns a client with connections of its own and a longer timeout of an exchange.
@@ -36,6 +41,14 @@ impl Redis {
         let Some(first) = subscriptions.first() else {
             return Ok(Vec::new());
         };
+        let first = self.shard_key(&first.shard);
+        if core::mem::take(&mut self.lags) {
+            let news = self.catch_up(&first, subscriptions).await?;
+            if !news.is_empty() {
+                self.lags = true;
+                return Ok(news);
+            }
+        }
         let stream = |subscription: &Subscription| {
             key::news(&self.shard_key(&subscription.shard), subscription.epoch)
         };
@@ -51,34 +64,82 @@ impl Redis {
             read.arg(key::position(subscription.after));
         }
         let streams: Vec<String> = subscriptions.iter().map(stream).collect();
-        let shard = self.shard_key(&first.shard);
-        let answer = self.way.call(&shard, &read.into()).await?;
+        let answer = self.way.call(&first, &read.into()).await?;
         if let Transport::Cluster(cluster) = &self.way {
             // The shard's node is known now.
             cluster.close_others();
         }
         let news = RedisAnswer(answer).news(&streams, subscriptions);
-        news.ok_or_else(|| self.way.misunderstood("XREAD"))
+        let (news, lags) = news.ok_or_else(|| self.way.misunderstood("XREAD"))?;
+        self.lags = lags;
+        Ok(news)
+    }
+
+    /// Reads the changes of these shards since their positions; the first has the key `first`.
+    async fn catch_up(
+        &mut self,
+        first: &str,
+        subscriptions: &[Subscription],
+    ) -> Result<Vec<PushNews>, StoreError> {
+        let keys = subscriptions.iter().flat_map(|subscription| {
+            let shard = self.shard_key(&subscription.shard);
+            let stream = key::stream(&shard, subscription.epoch);
+            [shard, stream]
+        });
+        let mut call = self.catch_up.command(&keys.collect::<Vec<_>>());
+        call.arg(COUNTERS);
+        for subscription in subscriptions {
+            call.arg(subscription.epoch.to_string())
+                .arg(subscription.node.to_string())
+                .arg(key::position(subscription.after));
+        }
+        let read = |value| RedisAnswer(value).changes(subscriptions);
+        self.way.run(first, &self.catch_up, call, read).await
     }
 }
 
 impl RedisAnswer {
-    /// Parses the answer to `XREAD` of these streams. Leaves out invalid entries, whose changes the
-    /// next exchange returns.
-    fn news(self, streams: &[String], subscriptions: &[Subscription]) -> Option<Vec<PushNews>> {
-        if self.0 == Value::Nil {
-            return Some(Vec::new());
-        }
+    /// Parses the answer of `catch_up.lua`. Leaves out shards without changes.
+    fn changes(self, subscriptions: &[Subscription]) -> Option<Vec<PushNews>> {
         let mut news = Vec::new();
+        for (answer, subscription) in self.list()?.into_iter().zip(subscriptions) {
+            let mut parts = RedisAnswer(answer).list()?.into_iter().map(RedisAnswer);
+            let Some(position) = parts.next() else { continue };
+            let (position, counts) = (position.position()?, parts.next()?.groups()?);
+            let news_of_shard = position.is_after(subscription.after).then(|| PushNews {
+                shard: subscription.shard.clone(),
+                epoch: subscription.epoch,
+                node: NodeId([0; 2]),
+                position,
+                counts,
+            });
+            news.extend(news_of_shard);
+        }
+        Some(news)
+    }
+
+    /// Parses the answer to `XREAD` of these streams: the news, and whether there may be more.
+    /// Leaves out invalid entries, whose changes the next exchange returns.
+    fn news(
+        self,
+        streams: &[String],
+        subscriptions: &[Subscription],
+    ) -> Option<(Vec<PushNews>, bool)> {
+        if self.0 == Value::Nil {
+            return Some((Vec::new(), false));
+        }
+        let (mut news, mut lags) = (Vec::new(), false);
         for of_stream in self.list()? {
             let [name, entries] = <[Value; 2]>::try_from(RedisAnswer(of_stream).list()?).ok()?;
             let name = RedisAnswer(name).text()?;
             let place = streams.iter().position(|stream| *stream == name)?;
             let subscription = subscriptions.get(place)?;
-            let entries = RedisAnswer(entries).list()?.into_iter();
-            news.extend(entries.filter_map(|entry| RedisAnswer(entry).entry(subscription)));
+            let entries = RedisAnswer(entries).list()?;
+            lags |= entries.len() == ENTRIES;
+            let entries = entries.into_iter().map(RedisAnswer);
+            news.extend(entries.filter_map(|entry| entry.entry(subscription)));
         }
-        Some(news)
+        Some((news, lags))
     }
 
     /// Parses an entry of a stream of news.

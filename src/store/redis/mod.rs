@@ -59,8 +59,9 @@ const DECIDE: &str = concat!(
     include_str!("decide/writes.lua"),
 );
 
-/// The script that applies a batch.
+/// The script that applies a batch, and the one for listeners that lag; both read the stream of changes.
 const PUSH: &str = concat!(include_str!("changes_since.lua"), include_str!("push.lua"));
+const CATCH_UP: &str = concat!(include_str!("changes_since.lua"), include_str!("catch_up.lua"));
 
 /// A client of Redis: one server, several of which only one accepts writes, or a cluster.
 #[derive(Debug)]
@@ -77,8 +78,11 @@ pub struct Redis {
     histories: Vec<(Shard, ShardHistory)>,
     /// The time that a server told with the last decision, which selects the windows of the calendar.
     now: UnixMillis,
+    /// Whether the last read of the channel left news.
+    lags: bool,
     prefix: Box<str>,
     push: Script,
+    catch_up: Script,
     decide: Script,
     open_epoch: Script,
     get_window: Script,
@@ -129,8 +133,10 @@ impl Strategy for Redis {
             followed: Vec::new(),
             histories: Vec::new(),
             now: UnixMillis::default(),
+            lags: false,
             prefix: own.prefix.clone(),
             push: script("push.lua", PUSH),
+            catch_up: script("catch_up.lua", CATCH_UP).finding_keys(),
             decide: script("decide", DECIDE).finding_keys(),
             open_epoch: script("open_epoch.lua", include_str!("open_epoch.lua")),
             get_window: script("get_window.lua", include_str!("get_window.lua")),
@@ -324,8 +330,10 @@ impl Redis {
             followed: Vec::new(),
             histories: Vec::new(),
             now: self.now,
+            lags: false,
             prefix: self.prefix.clone(),
             push: self.push.clone(),
+            catch_up: self.catch_up.clone(),
             decide: self.decide.clone(),
             open_epoch: self.open_epoch.clone(),
             get_window: self.get_window.clone(),

@@ -284,3 +284,26 @@ pub async fn each_position_of_news_that_come_together_is_known<F: LogFixture>(fi
         assert!(reader.fetch().await.is_empty());
     }
 }
+
+pub async fn a_listener_that_lags_hears_the_latest_totals<F: LogFixture>(fixture: &F) {
+    let [mut one, mut two] = nodes(fixture).await;
+    let mut listener = Listener::of(&two);
+    listener.listens_to(&mut one).await;
+    for rounds in [200, 90] {
+        for _ in 0..rounds {
+            tell(&mut one, vec![hits("a", 1), hits("b", 1)]).await;
+        }
+        tell(&mut two, vec![hits("a", 1000)]).await;
+        let total = one.total(b"a").await.whole();
+        let heard = listener.hear_until(total).await;
+        // Its cost follows the counters, not the pushes.
+        assert!(heard.is_sorted() && heard.len() < 40, "{heard:?}");
+        // It waits for the next one.
+        let (heard, ()) = futures_util::future::join(
+            listener.hear_until(total + 1),
+            tell(&mut one, vec![hits("a", 1)]),
+        )
+        .await;
+        assert_eq!(heard, [total + 1]);
+    }
+}

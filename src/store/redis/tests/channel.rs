@@ -101,6 +101,85 @@ fn a_foreign_value_in_place_of_the_stream_is_replaced_by_the_next_push() {
 }
 
 #[test]
+fn a_listener_that_lags_is_told_of_others_changes_only() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let (mut node, mut listener) = join_and_listen(connect(server.tcp())).await;
+        let mut other = join(server.tcp()).await;
+        let mut web = Node::join(connect(server.tcp()), shard("web")).await;
+        listener.subscriptions.extend(Listener::of(&web).subscriptions);
+        listener.subscriptions[0].node = node.id;
+        for _ in 0..3 {
+            tell(&mut node, vec![hits("own", 1)]).await;
+        }
+        // A full batch of a period is not news.
+        other.push((0..400).map(|key| hits(&key.to_string(), 1)).collect()).await;
+        tell(&mut other, vec![hits("a", 1)]).await;
+        listener.store.lags = true;
+        let heard = listener.recv(1).await;
+        assert_eq!(totals(&heard[0].counts), pairs(&[("a", 1)]));
+        node.fetch().await;
+        assert_eq!(node.position, Some(heard[0].position));
+        // Both namespaces are read.
+        tell(&mut other, vec![hits("a", 1)]).await;
+        tell(&mut web, vec![hits("b", 1)]).await;
+        listener.store.lags = true;
+        let heard = listener.recv(2).await;
+        assert_eq!(total_of(&heard), [2, 1]);
+        // Nothing is left, so it waits for the next push.
+        listener.store.lags = true;
+        let (heard, ()) = both(listener.recv(1), tell(&mut web, vec![hits("b", 1)])).await;
+        assert_eq!(total_of(&heard), [2]);
+    });
+}
+
+#[test]
+fn a_listener_that_lags_continues_whatever_it_finds() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let (mut node, mut listener) = join_and_listen(connect(server.tcp())).await;
+        let stream = key::stream(SHARD, node.epoch);
+        let mut total = 0;
+        for command in [
+            &["SET", &stream, "something else"][..],
+            &["DEL", &stream],
+            &["HSET", SHARD, "position", "x"],
+            &["DEL", SHARD],
+        ] {
+            if total < 3 {
+                total += 1;
+                tell(&mut node, vec![hits("a", 1)]).await;
+            }
+            let _: redis::Value = server.ask(command).unwrap();
+            listener.store.lags = true;
+            let mut heard = listener.store.recv(&listener.subscriptions).await;
+            if command[0] == "SET" {
+                assert!(heard.is_err());
+                heard = listener.store.recv(&listener.subscriptions).await;
+            }
+            // From the stream of news.
+            assert_eq!(total_of(&heard.unwrap()).last(), Some(&total), "{command:?}");
+        }
+    });
+}
+
+#[test]
+fn a_replica_tells_a_listener_that_lags_nothing() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let (mut node, mut listener) = join_and_listen(connect(server.tcp())).await;
+        tell(&mut node, vec![hits("a", 1)]).await;
+        let _: String = server.ask(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
+        listener.store.lags = true;
+        let error = listener.store.recv(&listener.subscriptions).await.unwrap_err();
+        assert!(error.is_transient() && !error.may_have_applied(), "{error}");
+        let _: String = server.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
+        listener.store.lags = true;
+        assert_eq!(total_of(&listener.recv(1).await), [1]);
+    });
+}
+
+#[test]
 fn few_are_kept() {
     let server = Server::start(&[]);
     block_on(async {
