@@ -11,10 +11,11 @@ use FindBin;
 use IO::Socket::INET;
 use JSON::PP;
 use List::Util qw(sum0);
+use POSIX ();
 use Time::HiRes qw(sleep time);
 
 our @EXPORT_OK = qw(
-    await_nginx children count cpu cpu_of_thread cpu_of_threads interval launch_nginx load lua_modules median redis start_nginx
+    await_nginx children count cpu cpu_of_ended cpu_of_thread cpu_of_threads interval launch_nginx load lua_modules median redis start_nginx
     start_redis stop wait_for work_dir write_results
 );
 
@@ -216,6 +217,14 @@ sub cpu { 1e-9 * sum0(map { nanoseconds($_) } map { glob "/proc/$_/task/*/scheds
 
 # Returns the processor time of a process's first thread, which is nginx's event loop.
 sub cpu_of_thread { 1e-9 * nanoseconds("/proc/$_[0]/task/$_[0]/schedstat") }
+
+# Returns the processor time of the children of a process that have ended, in seconds.
+sub cpu_of_ended {
+    my ($process) = @_;
+    open my $file, '<', "/proc/$process/stat" or return 0;
+    my @fields = split ' ', (<$file> // '') =~ s/.*\) //r;
+    return (($fields[13] // 0) + ($fields[14] // 0)) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
 
 # Returns the processor time of the threads of this name in some processes, in seconds.
 sub cpu_of_threads {

@@ -8,7 +8,7 @@ use IO::Socket::INET;
 use List::Util qw(sum0 uniq);
 use Time::HiRes qw(sleep time);
 
-use Bench qw(await_nginx children cpu launch_nginx);
+use Bench qw(await_nginx children cpu cpu_of_ended launch_nginx);
 use Postgres;
 use Redis;
 
@@ -130,7 +130,8 @@ sub exchanges {
 sub work {
     my ($self) = @_;
     my @store = $self->{redis} ? $self->{redis}{pid} : postgres_processes($self->{postgres}{guard});
-    return {store => cpu(@store), nodes => cpu(map { @{$_->{workers}} } @{$self->{nodes}})};
+    # The first process of a Postgres is the parent of its sessions.
+    return {store => cpu(@store) + cpu_of_ended($store[0]), nodes => cpu(map { @{$_->{workers}} } @{$self->{nodes}})};
 }
 
 # Returns the processes of a Postgres: the child of its shell, and the children of that process.

@@ -3,7 +3,7 @@
 #
 #   joining.pl NGINX MODULE STORE RESULTS NAME=VALUE...
 #
-# The names are those of ManyKeys.pm. The program prints a table, and writes RESULTS: a line of JSON for each phase.
+# The names are those of ManyKeys.pm. Of Postgres, bytes of connections that have ended are unknown. The program prints a table, and writes RESULTS: a line of JSON for each phase.
 use strict;
 use warnings;
 
@@ -71,7 +71,7 @@ my @table = (
     ['commands a second, mean',                        sub { sprintf '%.0f', $_->{commands_in_all} }],
     ['... in the worst second',                        sub { sprintf '%.0f', $_->{commands_peak} }],
     ['CPU of the store, % of a core',                  sub { sprintf '%.1f', $_->{store_cpu} }],
-    ['kilobytes a second from the store',              sub { sprintf '%.0f', $_->{bytes_out} / 1000 }],
+    ['kilobytes a second from the store',              sub { $_->{bytes_out} < 0 ? 'unknown' : sprintf '%.0f', $_->{bytes_out} / 1000 }],
     ['exchanges a second of a node',                   sub { sprintf '%.1f', $_->{exchanges} / $first }],
     ['exchange, median, ms',                           sub { sprintf '%.2f', $_->{exchange_p50_ms} }],
     ['... p99',                                        sub { sprintf '%.2f', $_->{exchange_p99_ms} }],
