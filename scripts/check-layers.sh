@@ -18,7 +18,7 @@ my @layers = qw(policy table store conf convert broker engine library nginx);
 # Support for tests imports from these, and only tests import it.
 my %for_testing = map { $_ => 1 } qw(policy table store engine testing);
 # Within policy too; those on one line may import each other.
-my @policy = ([qw(budget fnv hits printable query)], [qw(calendar)], [qw(window)], [qw(algorithm)], [qw(key limit options)], [qw(namespace reserve)], [qw(headers)]);
+my @policy = ([qw(budget fnv hits printable query)], [qw(calendar)], [qw(window)], [qw(algorithm)], [qw(key limit options)], [qw(namespace reserve share)], [qw(headers)]);
 
 my %layer_rank = map { $layers[$_] => $_ } 0 .. $#layers;
 my %policy_rank = map { my $rank = $_; map { $_ => $rank } @{ $policy[$rank] } } 0 .. $#policy;

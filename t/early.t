@@ -147,4 +147,28 @@ subtest 'on_loss share: while the store is away, a node admits its share of a li
     stop($lost);
 };
 
+subtest 'on_loss share: nodes take turns in a limit that is smaller than their number' => sub {
+    start_acquainted(namespace => 'on_loss share;');
+    $_->reload(rules => {%{$_->{conf}{rules}}, turn => 'api limit=1/1s window=fixed'}) for @nodes;
+    $_->wait_for_first_sync for @nodes;
+    $store->kill;
+    $_->hit(near => 'noticed') for @nodes;
+    eventually(sub { $_->logged($lost) }, 1, "$_->{name} tells that it is lost") for @nodes;
+    # The windows in which each node has admitted a request.
+    my %admitted = map { $_->{name} => {} } @nodes;
+    $a->wait_for('three turns of each node', sub {
+        for my $node (@nodes) {
+            my $before = int time;
+            my $status = $node->hit(turn => 'k');
+            # A request at the border may be in either window.
+            $admitted{$node->{name}}{$before}++ if $status == 200 && $before == int time;
+        }
+        return !grep { keys %$_ < 3 } values %admitted;
+    });
+    my ($of_a, $of_b) = @admitted{qw(a b)};
+    is_deeply([grep { $_ > 1 } values %$of_a, values %$of_b], [], 'one request in each turn');
+    is_deeply([grep { $of_b->{$_} } keys %$of_a], [], 'no window is the turn of both nodes');
+    stop(qr/$lost|sync_rate/);
+};
+
 done_testing();

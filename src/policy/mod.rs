@@ -14,4 +14,5 @@ pub mod options;
 pub mod printable;
 pub mod query;
 pub mod reserve;
+pub mod share;
 pub mod window;

@@ -85,6 +85,8 @@ fn times(factor: i64, nodes: u64) -> Hits {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::{ProptestConfig, any, prop, proptest};
+
     use super::*;
     use crate::policy::hits::hits;
 
@@ -98,6 +100,11 @@ mod tests {
             (9, 60_000, 1, false),
             (10, 60_000, 0, true),
             (1_000_000_000, 60_000, u64::MAX, false),
+            (499, 60_000, 50, false),
+            (500, 60_000, 50, true),
+            (50, 60_000, 50, false),
+            (50, 60_000, 300, false),
+            (3000, 60_000, 300, true),
         ] {
             let size = WindowSize::from_millis(millis).unwrap();
             let what = (limit, millis, nodes);
@@ -134,5 +141,98 @@ mod tests {
         assert_eq!(room_for(hits(50), 10), hits(500));
         assert_eq!(room_for(hits(50), 1), hits(100));
         assert_eq!(room_for(Hits::MAX, u64::MAX), Hits::MAX);
+    }
+
+    /// A store's count of a key, and the nodes that ask it.
+    struct Asked {
+        limit: Hits,
+        counted: Hits,
+        admitted: Hits,
+        /// Each node's reserve, and the count of the store that it last heard of.
+        nodes: Vec<(Hits, Hits)>,
+    }
+
+    impl Asked {
+        fn new(limit: i64, nodes: u64) -> Asked {
+            let nodes = vec![(Hits::ZERO, Hits::ZERO); nodes as usize];
+            Asked { limit: hits(limit), counted: Hits::ZERO, admitted: Hits::ZERO, nodes }
+        }
+
+        /// Returns whether the store admits `cost`, and has charged `charge` then.
+        fn ask(&mut self, node: usize, cost: Hits, charge: Hits) -> bool {
+            let is_admitted = self.counted.plus(cost) <= self.limit;
+            if is_admitted {
+                self.counted = self.counted.plus(charge);
+            }
+            self.nodes[node].1 = self.counted;
+            is_admitted
+        }
+
+        /// Requests a hit from a node that knows of `known` nodes.
+        fn hit(&mut self, node: usize, known: u64, wanted: Hits) -> bool {
+            let size = WindowSize::from_millis(60_000).unwrap();
+            let (left, heard) = self.nodes[node];
+            if has_reserves(self.limit, size, known) && left >= Hits::ONE {
+                self.nodes[node].0 = left.minus(Hits::ONE);
+                self.admitted = self.admitted.plus(Hits::ONE);
+                return true;
+            }
+            let is_admitted = self.ask(node, Hits::ONE, Hits::ONE);
+            if is_admitted {
+                self.admitted = self.admitted.plus(Hits::ONE);
+            }
+            // The part is computed from what was known before.
+            let remains = self.limit.minus(heard);
+            if has_reserves(self.limit, size, known)
+                && let Some(part) = part(wanted, remains, left, Hits::ONE, known)
+                && self.ask(node, room_for(part, known), part)
+            {
+                self.nodes[node].0 = left.plus(part);
+            }
+            is_admitted
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+        /// Some nodes know of fewer nodes than there are, such as those that have just started.
+        #[test]
+        fn many_nodes_admit_a_limit_and_never_more(
+            nodes in prop::sample::select(&[50_u64, 100, 300][..]),
+            limit in prop::sample::select(&[1, 2, 5, 20, 50, 499, 500, 1000, 3000, 10_000][..]),
+            order in prop::collection::vec((any::<prop::sample::Index>(), 1..2000_i64), 2000),
+            newcomers in 0..5_usize,
+        ) {
+            let mut asked = Asked::new(limit, nodes);
+            let known = |node: usize| if node < newcomers { 1 } else { nodes };
+            for (node, wanted) in order {
+                let node = node.index(nodes as usize);
+                let is_admitted = asked.hit(node, known(node), hits(wanted));
+                assert!(asked.counted <= asked.limit && asked.admitted <= asked.counted);
+                // Nobody refuses more than what others hold.
+                let held = asked.nodes.iter().fold(Hits::ZERO, |sum, (left, _)| sum.plus(*left));
+                assert_eq!(asked.admitted.plus(held), asked.counted);
+                if !is_admitted {
+                    assert!(asked.counted.plus(Hits::ONE) > asked.limit);
+                }
+                if newcomers == 0 {
+                    let held = held.thousandths() * 2;
+                    assert!(held <= asked.limit.thousandths(), "more than half is held");
+                }
+                if limit <= 50 && newcomers == 0 {
+                    assert_eq!(asked.admitted, asked.counted, "nothing is held of a small limit");
+                }
+            }
+            // Idle reserves are given back, and the rest of the limit is there for anybody.
+            for (left, _) in &mut asked.nodes {
+                asked.counted = asked.counted.minus(*left);
+                *left = Hits::ZERO;
+            }
+            while asked.ask(0, Hits::ONE, Hits::ONE) {
+                asked.admitted = asked.admitted.plus(Hits::ONE);
+            }
+            assert_eq!(asked.admitted, asked.limit);
+        }
     }
 }

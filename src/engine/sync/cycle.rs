@@ -461,7 +461,7 @@ impl<'m> ShardSync<'_, 'm> {
             lease.lose_grants(grants);
         }
         if batch.lives_for.is_some() {
-            self.record_nodes(strategy.nodes(), asked_at);
+            self.record_living(strategy.living(), asked_at);
         }
         report.pushed = report.pushed.saturating_add(batch.diffs.len());
         report.clock_offset = offset(store_now, now, surroundings.now());

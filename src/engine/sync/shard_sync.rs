@@ -9,7 +9,7 @@ use super::sync_search::Search;
 use crate::engine::namespace::Namespace;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
-use crate::store::contract::strategy::{CLOCK_MARGIN, Count, Diff, Occupancy, Shard};
+use crate::store::contract::strategy::{CLOCK_MARGIN, Count, Diff, LivingNodes, Occupancy, Shard};
 use crate::store::retry::pause;
 use crate::table::{
     BatchRecord, Counter, CounterTable, ExchangeBudget, HasKey, IsHeld, Key, LeaseLost,
@@ -149,12 +149,15 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         self.counts.stats().is_up() == Some(false)
     }
 
-    /// Records the number of living nodes that a store returned at `now`.
-    pub(super) fn record_nodes(&self, nodes: Option<u64>, now: MonotonicMillis) {
+    /// Records the living nodes that a store returned at `now`.
+    pub(super) fn record_living(&self, living: Option<LivingNodes>, now: MonotonicMillis) {
         let next = now.0.saturating_add(LIVING_PAUSE);
         self.living_at.set(MonotonicMillis(next));
-        // Without that number, the node counts as the only one.
-        self.counts.record_nodes(nodes.unwrap_or(1));
+        match living {
+            Some(LivingNodes { count, place }) => self.counts.record_living(count, place),
+            // The node counts as the only one.
+            None => self.counts.record_living(1, None),
+        }
     }
 
     /// Returns each shard's search for changes. With several shards, each key is read once for all

@@ -317,7 +317,7 @@ fn in_a_push_before_its_time() {
         cluster.sync(0);
         // With this number of nodes, none may keep a hit.
         let state = cluster.nodes[0].namespace.sync_state().unwrap();
-        state.record_nodes(1000);
+        state.record_living(1000, None);
         cluster.hit();
         assert!(state.is_rung());
         cluster

@@ -277,7 +277,7 @@ fn a_share_of_a_limit_holds_for_questions_and_for_rejected_hits_that_count() {
         let limits = [("100/1h", Fixed), ("50/1h", Sliding)];
         fixture.limit_by(&limits);
         let state = fixture.namespace.sync_state().unwrap();
-        state.record_nodes(10);
+        state.record_living(10, None);
         state.set_alone(true);
         let admitted = || (0..20).filter(|_| fixture.evaluate(1).0).count();
         // The hits of the further limit.

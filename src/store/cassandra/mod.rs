@@ -31,7 +31,9 @@ use self::session::{Connected, RingLink};
 use super::contract::batch::PageStep;
 use super::contract::error::StoreError;
 use super::contract::options::StoreOptions;
-use super::contract::strategy::{Absolute, Batch, Changes, Count, Epoch, Pushed, Shard, Strategy};
+use super::contract::strategy::{
+    Absolute, Batch, Changes, Count, Epoch, LivingNodes, Pushed, Shard, Strategy,
+};
 use super::settings::kind::Registered;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
@@ -47,8 +49,8 @@ pub struct Cassandra {
     charged: Chargers,
     /// The counters that refuse its decisions.
     full: FullCounters,
-    /// Number of living nodes, from the last answer.
-    nodes: Option<u64>,
+    /// The living nodes, from the last answer.
+    living: Option<LivingNodes>,
 }
 
 impl Cassandra {
@@ -81,7 +83,7 @@ impl Strategy for Cassandra {
             recent: Recent::default(),
             charged: Chargers::default(),
             full: FullCounters::default(),
-            nodes: None,
+            living: None,
         }
     }
 
@@ -97,8 +99,8 @@ impl Strategy for Cassandra {
         1
     }
 
-    fn nodes(&self) -> Option<u64> {
-        self.nodes
+    fn living(&self) -> Option<LivingNodes> {
+        self.living
     }
 
     async fn push_diffs(
@@ -112,7 +114,7 @@ impl Strategy for Cassandra {
             async |connected: &Connected| push::push(connected, recent, shard, batch, limit).await;
         let exchanged = self.link.exchange(exchange).await;
         let (pushed, living) = self.reading(exchanged)?;
-        self.nodes = living.or(self.nodes);
+        self.living = living.or(self.living);
         Ok(pushed)
     }
 

@@ -28,7 +28,8 @@ use super::session::{Connected, rows};
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 use crate::store::contract::strategy::{
-    Batch, BatchId, Changes, Count, Epoch, LONGEST_LIFE, NODE_LIFE, NodeId, Position, Pushed, Shard,
+    Batch, BatchId, Changes, Count, Epoch, LONGEST_LIFE, LivingNodes, NODE_LIFE, NodeId, Position,
+    Pushed, Shard,
 };
 
 /// Batches of a node in one partition.
@@ -86,9 +87,9 @@ impl KnownNodes {
         Ok(nodes)
     }
 
-    /// Returns the number of other living nodes. Ignores lives that are longer than nodes may
-    /// claim.
-    fn living_beside(&self, node: NodeId, now: UnixMillis) -> u64 {
+    /// Returns the other living nodes, and the place of this one. Ignores lives that are longer than
+    /// nodes may claim.
+    fn living_beside(&self, node: NodeId, now: UnixMillis) -> LivingNodes {
         let longest = u64::try_from(LONGEST_LIFE.as_millis()).unwrap_or(u64::MAX);
         let latest = now.0.saturating_add(longest);
         let is_alive = |until| until > now.0 && until <= latest;
@@ -96,7 +97,10 @@ impl KnownNodes {
             .lives
             .iter()
             .filter(|(it, until)| *it != node && u64::try_from(*until).is_ok_and(is_alive));
-        u64::try_from(others.count()).unwrap_or(u64::MAX)
+        let (count, place) = others.fold((0_u64, 0_u64), |(count, place), (it, _)| {
+            (count.saturating_add(1), place.saturating_add(u64::from(it.0 < node.0)))
+        });
+        LivingNodes { count, place: Some(place) }
     }
 }
 
@@ -120,15 +124,15 @@ async fn seen(
     Ok(vector.map(Arc::new))
 }
 
-/// Applies a batch, and returns other nodes' changes, and the number of living nodes if the batch
-/// says that its node is alive.
+/// Applies a batch, and returns other nodes' changes, and the living nodes if the batch says that
+/// its node is alive.
 pub(super) async fn push(
     connected: &Connected,
     recent: &mut Recent,
     shard: &Shard,
     batch: &Batch,
     limit: usize,
-) -> Result<(Pushed, Option<u64>), CqlFault> {
+) -> Result<(Pushed, Option<LivingNodes>), CqlFault> {
     recent.share.begin();
     let (present, nodes, seen) = try_join3(
         epoch::present(connected, shard),
@@ -143,7 +147,8 @@ pub(super) async fn push(
     };
     let living = batch.lives_for.map(|life| {
         let others = nodes.living_beside(batch.node, now);
-        others.saturating_add(u64::from(life > Duration::ZERO))
+        let own = u64::from(life > Duration::ZERO);
+        LivingNodes { count: others.count.saturating_add(own), ..others }
     });
     let nodes = nodes.rows;
     let own = nodes.iter().find(|node| node.progress.node == batch.node);

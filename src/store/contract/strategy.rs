@@ -182,6 +182,16 @@ pub enum Changes {
     },
 }
 
+/// The living nodes that share a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LivingNodes {
+    /// Number of the nodes.
+    pub count: u64,
+    /// Number of those before this node, in an order that is the same for all nodes. `None` while the
+    /// store has not counted this node.
+    pub place: Option<u64>,
+}
+
 /// A datastore, as one node's client of it.
 ///
 /// Each method takes one exchange with a server, or a few. After an error, the next call connects
@@ -228,9 +238,9 @@ pub trait Strategy: Sized {
         1
     }
 
-    /// Returns the number of living nodes, including this one, from the answer to the last batch
-    /// with [`lives_for`](Batch::lives_for). `None` if the store does not return it.
-    fn nodes(&self) -> Option<u64> {
+    /// Returns the living nodes, including this one, from the answer to the last batch with
+    /// [`lives_for`](Batch::lives_for). `None` if the store does not return them.
+    fn living(&self) -> Option<LivingNodes> {
         None
     }
 

@@ -40,6 +40,7 @@ impl Postgres {
         Postgres {
             link: self.link.with_longer_timeout(WAIT),
             nodes: None,
+            place: None,
             exchanges: self.exchanges,
             purged: self.purged,
             now: self.now,

@@ -44,7 +44,8 @@ use super::contract::batch::PageStep;
 use super::contract::error::StoreError;
 use super::contract::options::StoreOptions;
 use super::contract::strategy::{
-    Added, Batch, Changes, Count, Epoch, PushNews, Pushed, Shard, Strategy, Subscription,
+    Added, Batch, Changes, Count, Epoch, LivingNodes, PushNews, Pushed, Shard, Strategy,
+    Subscription,
 };
 use super::settings::kind::Registered;
 use crate::policy::hits::Hits;
@@ -56,8 +57,9 @@ pub struct Postgres {
     link: Link,
     /// Rows of each kind that are purged at a time; fewer while that takes too long.
     purged: i64,
-    /// Number of living nodes, from the last answer.
+    /// Number of living nodes, and of those before this one, from the last answer.
     nodes: Option<u64>,
+    place: Option<u64>,
     /// Exchanges and notifications in a second that all nodes together may cause.
     exchanges: NonZeroU32,
     /// The time that the server told with the last decision.
@@ -85,6 +87,7 @@ impl Strategy for Postgres {
             link: Link::new(options, own),
             purged: MAX_PURGED,
             nodes: None,
+            place: None,
             exchanges: options.exchanges,
             now: UnixMillis::default(),
         }
@@ -102,8 +105,8 @@ impl Strategy for Postgres {
         1
     }
 
-    fn nodes(&self) -> Option<u64> {
-        self.nodes
+    fn living(&self) -> Option<LivingNodes> {
+        self.nodes.map(|count| LivingNodes { count, place: self.place })
     }
 
     async fn push_diffs(
@@ -140,8 +143,10 @@ impl Strategy for Postgres {
             }
             result => result,
         };
-        let (pushed, nodes) = self.link.exchange(exchange).await?;
-        self.nodes = nodes.or(self.nodes);
+        let (pushed, living) = self.link.exchange(exchange).await?;
+        if let Some(LivingNodes { count, place }) = living {
+            (self.nodes, self.place) = (Some(count), place);
+        }
         Ok(pushed)
     }
 

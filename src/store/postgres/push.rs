@@ -13,8 +13,8 @@ use super::told;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::contract::strategy::{
-    Batch, BatchId, Changes, Count, Diff, LONGEST_LIFE, MAX_TOTAL, NODE_LIFE, NodeId, Position,
-    Pushed, Shard,
+    Batch, BatchId, Changes, Count, Diff, LONGEST_LIFE, LivingNodes, MAX_TOTAL, NODE_LIFE, NodeId,
+    Position, Pushed, Shard,
 };
 
 /// Longest time for which anything is kept.
@@ -96,11 +96,11 @@ pub(super) async fn ask(
     Ok(result)
 }
 
-/// Records how long the batch's node is alive, if it says so. Returns the number of living nodes.
+/// Records how long the batch's node is alive, if it says so. Returns the living nodes.
 pub(super) async fn living(
     connection: &Connection,
     batch: &Batch,
-) -> Result<Result<Option<u64>, Error>, Fault> {
+) -> Result<Result<Option<LivingNodes>, Error>, Fault> {
     let Some(life) = batch.lives_for else {
         return Ok(Ok(None));
     };
@@ -113,9 +113,13 @@ pub(super) async fn living(
     let longest = millis(LONGEST_LIFE);
     let parameters: [&(dyn ToSql + Sync); 4] = [&epoch, &row, &life, &longest];
     let others = client.query_one(living, &parameters).await;
-    let others = others.and_then(|row| row.try_get::<_, i64>(0));
     let own = u64::from(life > 0);
-    Ok(others.map(|others| Some(others.unsigned_abs().saturating_add(own))))
+    let living = others.and_then(|row| {
+        let (others, place) = (row.try_get::<_, i64>(0)?, row.try_get::<_, i64>(1)?);
+        let count = others.unsigned_abs().saturating_add(own);
+        Ok(LivingNodes { count, place: Some(place.unsigned_abs()) })
+    });
+    Ok(living.map(Some))
 }
 
 /// Ends an epoch of a shard, if it is the current one; or the current one in any case.

@@ -8,7 +8,9 @@ use super::key::{WindowName, parse_position};
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 use crate::store::contract::server::ServerAddress;
-use crate::store::contract::strategy::{Batch, BatchId, Changes, Count, Epoch, Position, Pushed};
+use crate::store::contract::strategy::{
+    Batch, BatchId, Changes, Count, Epoch, LivingNodes, Position, Pushed,
+};
 
 /// The answer to a command or a script, which the script describes. The methods return `None` for
 /// an answer of another form.
@@ -30,9 +32,9 @@ impl RedisAnswer {
         Some((format!("{} {}", server?, version?), mode))
     }
 
-    /// Parses the answer of `push.lua` to a batch: the result, the number of living nodes if it
-    /// contains one, and whether the charges for reserves are lost.
-    pub(super) fn pushed(self, batch: &Batch) -> Option<(Pushed, (Option<u64>, bool))> {
+    /// Parses the answer of `push.lua` to a batch: the result, the living nodes if it contains them,
+    /// and whether the charges for reserves are lost.
+    pub(super) fn pushed(self, batch: &Batch) -> Option<(Pushed, (Option<LivingNodes>, bool))> {
         let unapplied = (None, false);
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
         let mut part = || parts.next();
@@ -56,11 +58,14 @@ impl RedisAnswer {
             Changes::Since { counts: part()?.groups()?, position, has_more }
         };
         let is_lost = part()?.number()? != 0;
-        let nodes = match part() {
-            Some(nodes) => Some(u64::try_from(nodes.number()?).ok()?),
+        let living = match part() {
+            Some(count) => Some(LivingNodes {
+                count: u64::try_from(count.number()?).ok()?,
+                place: part().and_then(|place| u64::try_from(place.number()?).ok()),
+            }),
             None => None,
         };
-        Some((Pushed::Applied { changes, now }, (nodes, is_lost)))
+        Some((Pushed::Applied { changes, now }, (living, is_lost)))
     }
 
     /// Parses counts in groups: a window, its keys, and their totals.

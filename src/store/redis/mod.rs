@@ -40,8 +40,8 @@ use super::contract::decision::ShardHistory;
 use super::contract::error::{Failure, StoreError};
 use super::contract::options::StoreOptions;
 use super::contract::strategy::{
-    Added, Batch, Changes, Count, Diff, Epoch, NODE_LIFE, PushNews, Pushed, Shard, Strategy,
-    Subscription,
+    Added, Batch, Changes, Count, Diff, Epoch, LivingNodes, NODE_LIFE, PushNews, Pushed, Shard,
+    Strategy, Subscription,
 };
 use super::settings::kind::{KindOptions as _, Registered};
 use crate::policy::hits::Hits;
@@ -68,8 +68,8 @@ const CATCH_UP: &str = concat!(include_str!("changes_since.lua"), include_str!("
 pub struct Redis {
     way: Transport,
     shards: u16,
-    /// Number of living nodes, from the last answer.
-    nodes: Option<u64>,
+    /// The living nodes, from the last answer.
+    living: Option<LivingNodes>,
     /// Whether the charges for reserves are lost.
     has_lost_grants: bool,
     /// Exchanges that the next decision must find in the history of shards, and the histories that
@@ -128,7 +128,7 @@ impl Strategy for Redis {
                 }
             },
             shards: own.shards(),
-            nodes: None,
+            living: None,
             has_lost_grants: false,
             followed: Vec::new(),
             histories: Vec::new(),
@@ -177,8 +177,8 @@ impl Strategy for Redis {
         }
     }
 
-    fn nodes(&self) -> Option<u64> {
-        self.nodes
+    fn living(&self) -> Option<LivingNodes> {
+        self.living
     }
 
     fn has_lost_grants(&self) -> bool {
@@ -229,8 +229,8 @@ impl Strategy for Redis {
         if !matches!(result, Ok((Pushed::Applied { .. }, _))) {
             self.known_layouts.forget();
         }
-        let (pushed, (nodes, is_lost)) = result?;
-        self.nodes = nodes.or(self.nodes);
+        let (pushed, (living, is_lost)) = result?;
+        self.living = living.or(self.living);
         self.has_lost_grants = is_lost;
         Ok(pushed)
     }
@@ -325,7 +325,7 @@ impl Redis {
         Redis {
             way,
             shards: self.shards,
-            nodes: None,
+            living: None,
             has_lost_grants: false,
             followed: Vec::new(),
             histories: Vec::new(),

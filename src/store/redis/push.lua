@@ -249,9 +249,18 @@ if last == before and redis.call('PTTL', shard) < LIFE / 2 then
   extend(shard, LIFE)
 end
 
+-- Returns this node's place in a list of nodes in order, each between spaces; nothing if it is not in the list.
+local function place_in(order)
+  local at = string.find(order, ' ' .. node .. ' ', 1, true)
+  if at then
+    local _, before = string.gsub(string.sub(order, 2, at), ' ', '')
+    return before
+  end
+end
+
 -- Returns the number of living nodes, including this one if it lives, from the hash with their
--- times. They are counted again after as many milliseconds as there are nodes, so that the cost does not grow with their
--- number; meanwhile nodes that come and leave are added.
+-- times, and of those before this one, if it was counted. They are counted again after as many milliseconds as there are
+-- nodes, so that the cost does not grow with their number; meanwhile nodes that come and leave are added.
 local function living()
   local nodes, cursor, alive, count, change = KEYS[3], '0', {}, 0, 0
   if lives_for > 0 then
@@ -260,14 +269,15 @@ local function living()
   else
     change = -checked('HDEL', nodes, node)
   end
-  local counted_at, before = string.match(redis.call('HGET', shard, 'living') or '', '^(%d+) (%d+)$')
+  local known = redis.call('HGET', shard, 'living') or ''
+  local counted_at, before, order = string.match(known, '^(%d+) (%d+)( .*)$')
   local age = before and now - counted_at or -1
   if age >= 0 and age < math.min(before, RECOUNT) then
     count = math.max(before + change, lives_for > 0 and 1 or 0)
     if change ~= 0 then
-      redis.call('HSET', shard, 'living', counted_at .. ' ' .. count)
+      redis.call('HSET', shard, 'living', counted_at .. ' ' .. count .. order)
     end
-    return count
+    return count, place_in(order)
   end
   repeat
     local page = checked('HSCAN', nodes, cursor, 'COUNT', NODES_AT_ONCE)
@@ -283,11 +293,18 @@ local function living()
     end
     cursor = page[1]
   until cursor == '0'
-  redis.call('HSET', shard, 'living', string.format('%.0f %d', now, count))
-  return count
+  local all = {}
+  for other in pairs(alive) do
+    all[#all + 1] = other
+  end
+  table.sort(all)
+  local order = ' ' .. table.concat(all, ' ') .. ' '
+  redis.call('HSET', shard, 'living', string.format('%.0f %d', now, count) .. order)
+  return count, place_in(order)
 end
 
-local nodes = lives_for and living()
+local nodes, place
+if lives_for then nodes, place = living() end
 
 local at, has_more, counts = last, false, {}
 -- Otherwise only this batch changed anything.
@@ -295,6 +312,6 @@ if position ~= before then
   at, has_more, counts = changes_since(base, position, last, node, limit)
 end
 if not at then
-  return {'behind', time[1], time[2], last, lost and 1 or 0, nodes}
+  return {'behind', time[1], time[2], last, lost and 1 or 0, nodes, place}
 end
-return {'since', time[1], time[2], at, has_more and 1 or 0, counts, lost and 1 or 0, nodes}
+return {'since', time[1], time[2], at, has_more and 1 or 0, counts, lost and 1 or 0, nodes, place}

@@ -1,6 +1,6 @@
 //! The share of a limit that a node admits alone while the store is down, in a namespace with
 //! `on_loss share`. It is the node's share of the key's hits at the store's last answer, or one
-//! node's equal share if that is more.
+//! node's [equal share](crate::policy::share) if that is more.
 //!
 //! The share is computed from two counts that do not change while the store is down: the store's
 //! count of this node's hits, and of the others'. A push records that others have no hits, if that
@@ -9,6 +9,7 @@
 
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::Hits;
+use crate::policy::share::equal_share;
 use crate::policy::window::Clock;
 use crate::table::slots::admission::{Admission, Counted};
 use crate::table::slots::columns::{WindowColumns, load};
@@ -17,17 +18,14 @@ use crate::table::words::slot::Occupant;
 use crate::table::words::word::{Stamp, WindowCount};
 use crate::table::zone::counter::{Counter, Key};
 use crate::table::zone::counter_table::CounterTable;
-use crate::table::zone::sync_state::SyncState;
-
-/// The bit of a namespace's `nodes` that says that each node admits only its share.
-const ALONE: u64 = 1 << 63;
+use crate::table::zone::sync_state::{NodesWord, SyncState};
 
 impl<'m> CounterTable<'m> {
     /// Returns whether nodes admit only their shares in the namespace of a synced counter.
     #[inline(always)]
     pub(crate) fn is_alone(&self, counter: &Counter) -> bool {
         let entry = self.parts.directory.get(counter.namespace.get());
-        entry.is_some_and(|entry| entry.nodes.load(Relaxed) & ALONE != 0)
+        entry.is_some_and(|entry| NodesWord(entry.nodes.load(Relaxed)).is_alone())
     }
 
     /// Refuses a hit under a limit of which this node has used its share. `None` if it has not, or
@@ -86,25 +84,28 @@ impl<'m> CounterTable<'m> {
         let (previous, _) = occupant.slot.local_columns(before);
         let previous = load(previous).hits_of(Stamp::new(before, occupant.meta.generation()));
         let own = WindowCounts::of(columns.at, columns.counted, previous);
-        let most = self.share_of(occupant, counter, limit);
+        let most = self.share_of(occupant, counter, (limit, algorithm), columns.at.number);
         let own = Reading::from(own).minus(included);
         (algorithm.admits(size, &own, most, cost), columns)
     }
 
-    /// Returns this node's share of a limit, in hits.
-    fn share_of(&self, occupant: Occupant<'m>, counter: &Counter, limit: Hits) -> Hits {
+    /// Returns this node's share of a limit in a window, in hits.
+    fn share_of(
+        &self,
+        occupant: Occupant<'m>,
+        counter: &Counter,
+        (limit, algorithm): (Hits, Algorithm),
+        window: u64,
+    ) -> Hits {
         let (own, others) = self.last_told(occupant);
         let all = own.plus_at_least_zero(others);
-        let nodes = self.entry(counter.namespace);
-        let nodes = nodes.map_or(1, |entry| (entry.nodes.load(Relaxed) & !ALONE).max(1));
-        let part = |of: Hits, all: i64| {
-            let product = i128::from(limit.thousandths()).saturating_mul(of.thousandths().into());
-            let part = product.checked_div(all.into()).unwrap_or_default();
-            i64::try_from(part).unwrap_or(i64::MAX)
-        };
-        let one = i64::try_from(nodes).unwrap_or(i64::MAX).saturating_mul(1000);
-        let share = part(Hits::ONE, one).max(part(own, all.thousandths()));
-        Hits::from_thousandths(share)
+        let product = i128::from(limit.thousandths()).saturating_mul(own.thousandths().into());
+        let known = product.checked_div(all.thousandths().into()).unwrap_or_default();
+        let known = Hits::from_thousandths(i64::try_from(known).unwrap_or(i64::MAX));
+        let nodes = self.entry(counter.namespace).map_or(0, |entry| entry.nodes.load(Relaxed));
+        let nodes = NodesWord(nodes);
+        let node = (nodes.place(), nodes.count());
+        known.max(equal_share(limit, algorithm, node, window))
     }
 
     /// Returns the store's counts of this node's hits and of the others' hits, in the windows of
@@ -154,8 +155,8 @@ impl SyncState<'_> {
     pub fn set_alone(&self, is_alone: bool) {
         let nodes = &self.entry.nodes;
         match is_alone {
-            true => nodes.fetch_or(ALONE, AcqRel),
-            false => nodes.fetch_and(!ALONE, AcqRel),
+            true => nodes.fetch_or(NodesWord::ALONE, AcqRel),
+            false => nodes.fetch_and(!NodesWord::ALONE, AcqRel),
         };
     }
 }

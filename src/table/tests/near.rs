@@ -27,7 +27,7 @@ impl Near {
         let states = table.sync_states(fixture.counter.namespace(), 1);
         let state = states.unwrap().remove(0);
         if nodes > 0 {
-            state.record_nodes(nodes);
+            state.record_living(nodes, None);
         }
         let counter = fixture.counter.synced(true).pushed_early(share);
         Near { fixture: Fixture { counter, ..fixture }, state, share }
@@ -321,4 +321,26 @@ fn hits_above_a_limit_include_the_last_ones_of_the_store() {
     near.set_remote(b"k", NUMBER - 1, 60);
     assert_eq!(excess(NUMBER, 100, T + SIZE / 2), 30);
     assert_eq!(excess(NUMBER, 100, T + SIZE), 0);
+}
+
+#[test]
+fn many_nodes_push_each_hit_of_a_small_limit_and_keep_little_of_any() {
+    for nodes in [50, 100, 300, u32::from(u16::MAX) >> 2] {
+        for share in [1, 2000, 50_000].map(EarlyShare::of_milli_percent) {
+            for limit in 1..=50 {
+                for rest in 0..=limit {
+                    let kept = share.kept(nodes, hits(limit), hits(rest));
+                    assert_eq!(kept, Some(Hits::ONE), "{nodes} {limit} {rest}");
+                }
+            }
+            // All nodes together keep half of the rest, their share, or a hit each, rounded up.
+            for (limit, rest) in [(1000, 1000), (100_000, 7), (1_000_000_000, 1_000_000_000)] {
+                let kept = share.kept(nodes, hits(limit), hits(rest)).unwrap();
+                let all = kept.thousandths() * i64::from(nodes);
+                let half = hits(rest).thousandths() / 2;
+                let most = half.max(share.of(hits(limit)).thousandths()) + i64::from(nodes);
+                assert!(all <= most.max(1000 * i64::from(nodes)), "{nodes} {limit} {rest}");
+            }
+        }
+    }
 }

@@ -18,7 +18,7 @@ fn two_keys_near_their_limits()
     // The keys have slots and names. With this limit, none is due yet.
     hit(1, 1_000_000);
     hit(2, 1_000_000);
-    state.record_nodes(1);
+    state.record_living(1, None);
     let hits = [(1, 4000), (2, 5000)].map(|(number, limit)| move || hit(number, limit));
     (table, hits, state)
 }

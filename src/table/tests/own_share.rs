@@ -20,11 +20,16 @@ struct Alone {
 
 impl Alone {
     fn new(nodes: u64, own: i64, others: Option<i64>) -> Alone {
-        let fixture = Fixture::of(SharedTable::new(1 << 20), b"api", SIZE, T - SIZE);
+        Alone::at(None, nodes, own, others)
+    }
+
+    /// Creates the node at a place among all.
+    fn at(place: Option<u64>, nodes: u64, own: i64, others: Option<i64>) -> Alone {
+        let fixture = Fixture::of(SharedTable::new(1 << 18), b"api", SIZE, T - SIZE);
         let namespace = fixture.counter.namespace();
         let states = fixture.shared.table.sync_states(namespace, 1);
         let state = states.unwrap().remove(0);
-        state.record_nodes(nodes);
+        state.record_living(nodes, place);
         let counter = fixture.counter.synced(true);
         let fixture = Fixture { counter, ..fixture };
         let alone = Alone { fixture, state };
@@ -59,7 +64,7 @@ impl Alone {
         let admission = Admission::Within(hits(limit), algorithm);
         let key = shared.table.key(b"k");
         let add = || shared.table.add(counter, key, clock, Hits::ONE, admission);
-        (0..2000).filter(|_| add().admitted).count()
+        (0..2000).take_while(|_| add().admitted).count()
     }
 }
 
@@ -113,6 +118,53 @@ fn a_sliding_window_has_its_share_too() {
     assert_eq!(alone.admitted(2000, Algorithm::Sliding), 400);
     alone.fixture.clock.set(T + SIZE / 2);
     assert_eq!(alone.admitted(2000, Algorithm::Sliding), 200);
+}
+
+/// Lets each of many nodes admit as much as it can of a limit with less than a hit for each. `own` are the hits that
+/// each has pushed in the previous window. Returns the admitted hits of all nodes in each window.
+fn admitted_by_all(
+    nodes: u64,
+    limit: i64,
+    algorithm: Algorithm,
+    own: impl Fn(u64) -> i64,
+) -> Vec<usize> {
+    let all: i64 = (0..nodes).map(&own).sum();
+    let windows = 2 * nodes.div_ceil(limit.cast_unsigned());
+    let mut sums = vec![0; windows.try_into().unwrap()];
+    for place in 0..nodes {
+        let own = own(place);
+        let alone = Alone::at(Some(place), nodes, own, (all > 0).then_some(all - own));
+        let mut of_one = 0;
+        for (sum, window) in sums.iter_mut().zip(0..) {
+            alone.fixture.clock.set(T + window * SIZE);
+            let admitted = alone.admitted(limit, algorithm);
+            (*sum, of_one) = (*sum + admitted, of_one + admitted);
+        }
+        assert!(of_one > 0, "node {place} of {nodes} refuses all of {limit}");
+    }
+    sums
+}
+
+#[test]
+fn many_nodes_admit_a_small_limit_once_and_none_refuses_everything() {
+    for (nodes, limit) in [(50, 1), (50, 20), (50, 49), (100, 3), (100, 50), (300, 50)] {
+        let sums = admitted_by_all(nodes, limit, Algorithm::Fixed, |_| 0);
+        assert!(sums.iter().all(|it| *it == limit as usize), "{nodes} {limit}: {sums:?}");
+        let sums = admitted_by_all(nodes, limit, Algorithm::Sliding, |_| 0);
+        let both = sums.windows(2).map(|it| it[0] + it[1]);
+        assert!(both.clone().all(|it| it <= limit as usize), "{nodes} {limit}: {sums:?}");
+    }
+}
+
+#[test]
+fn many_nodes_of_which_some_have_known_hits_admit_a_small_limit_twice_at_most() {
+    // The last one has all hits; some share them; each has one, which is less than a hit of the limit.
+    let own: [fn(u64) -> i64; 3] =
+        [|place| i64::from(place == 49) * 20, |it| (it % 5) as i64, |_| 1];
+    for own in own {
+        let sums = admitted_by_all(50, 20, Algorithm::Fixed, own);
+        assert!(sums.iter().all(|it| (15..=40).contains(it)), "{sums:?}");
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub(crate) struct DirectoryEntry {
     pub(crate) is_reused: AtomicU64,
     /// The number of the sketch of its rejected keys plus one; 0 if it has not claimed one.
     pub(crate) sketch: AtomicU64,
-    /// Number of living nodes that share its store; 0 if unknown.
+    /// The living nodes that share its store: a `NodesWord`.
     pub(crate) nodes: AtomicU64,
     /// Share that is pushed early: see `near_cell`.
     pub(crate) early: AtomicU64,

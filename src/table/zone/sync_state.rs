@@ -15,6 +15,48 @@ use crate::table::words::fail::fail_point;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MonotonicMillis(pub u64);
 
+/// The living nodes that share a namespace's store, in a word of its directory entry.
+///
+/// ```text
+///  63     62      48   47          32   31       0
+/// +-------+----------+----------------+----------+
+/// | alone | 0        | place plus one | count    |
+/// +-------+----------+----------------+----------+
+/// ```
+///
+/// A count of 0 is unknown, and so is a place of 0. `alone` says that each node admits only its
+/// share.
+#[derive(Clone, Copy)]
+pub(crate) struct NodesWord(pub(crate) u64);
+
+impl NodesWord {
+    pub(crate) const ALONE: u64 = 1 << 63;
+    const PLACE: u32 = 32;
+
+    /// Returns the word with other nodes.
+    fn of_living(self, nodes: u64, place: Option<u64>) -> NodesWord {
+        let nodes = nodes.clamp(1, MAX_NODES);
+        // A place beyond the number of nodes is none.
+        let place = place.filter(|it| *it < nodes);
+        let place = place.map_or(0, |it| it.saturating_add(1));
+        NodesWord(self.0 & Self::ALONE | place << Self::PLACE | nodes)
+    }
+
+    pub(crate) fn is_alone(self) -> bool {
+        self.0 & Self::ALONE != 0
+    }
+
+    /// Returns the number of nodes, at least 1.
+    pub(crate) fn count(self) -> u64 {
+        u64::from(self.0 as u32).max(1)
+    }
+
+    /// Returns this node's place among the nodes.
+    pub(crate) fn place(self) -> Option<u64> {
+        u64::from((self.0 >> Self::PLACE) as u16).checked_sub(1)
+    }
+}
+
 /// The sync of one namespace and shard with its store.
 #[derive(Clone, Copy, Debug)]
 pub struct SyncState<'m> {
@@ -76,19 +118,16 @@ impl<'m> SyncState<'m> {
         self.line.stats()
     }
 
-    /// Records the number of living nodes that share the store.
-    pub fn record_nodes(&self, nodes: u64) {
-        let nodes = nodes.clamp(1, MAX_NODES);
-        // The upper half belongs to `own_share`.
-        let noted = |word: u64| Some(word & !u64::from(u32::MAX) | nodes);
+    /// Records the number of living nodes that share the store, and this node's place among them.
+    pub fn record_living(&self, nodes: u64, place: Option<u64>) {
+        let noted = |word| Some(NodesWord(word).of_living(nodes, place).0);
         // The closure always returns a value, so this cannot fail.
         let _ = self.entry.nodes.fetch_update(Relaxed, Relaxed, noted);
     }
 
     /// Returns the known number of living nodes, at least 1.
     pub fn nodes(&self) -> u64 {
-        let nodes = self.entry.nodes.load(Relaxed) as u32;
-        u64::from(nodes).max(1)
+        NodesWord(self.entry.nodes.load(Relaxed)).count()
     }
 
     /// Returns whether a sync of this node has succeeded in this configuration.

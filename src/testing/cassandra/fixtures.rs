@@ -13,7 +13,8 @@ use crate::store::contract::decision::{Decided, Decider, Question};
 use crate::store::contract::error::StoreError;
 use crate::store::contract::options::StoreOptions;
 use crate::store::contract::strategy::{
-    Absolute, Batch, BatchId, Changes, Count, Epoch, NodeId, Position, Pushed, Shard, Strategy,
+    Absolute, Batch, BatchId, Changes, Count, Epoch, LivingNodes, NodeId, Position, Pushed, Shard,
+    Strategy,
 };
 use crate::testing::conformance::{Fixture, LogFixture, block_on, new_epoch, shard};
 
@@ -162,8 +163,8 @@ impl Strategy for OfTest {
         self.store.shards()
     }
 
-    fn nodes(&self) -> Option<u64> {
-        self.store.nodes()
+    fn living(&self) -> Option<LivingNodes> {
+        self.store.living()
     }
 
     async fn push_diffs(

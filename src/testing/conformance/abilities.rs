@@ -2,6 +2,7 @@
 //! or the number of living nodes.
 
 use super::*;
+use crate::store::contract::strategy::LivingNodes;
 
 pub async fn occupancies_of_a_counter_add_up<F>(fixture: &F)
 where
@@ -149,10 +150,19 @@ const LONG: Duration = Duration::from_secs(600);
 
 /// Pushes for how long a node lives, with hits or without. Returns the number of living nodes.
 async fn say<S: Strategy>(node: &mut Node<S>, life: Duration, diffs: Vec<Diff>) -> Option<u64> {
+    say_and_hear(node, life, diffs).await.map(|it| it.count)
+}
+
+/// As [`say`], and returns the living nodes.
+async fn say_and_hear<S: Strategy>(
+    node: &mut Node<S>,
+    life: Duration,
+    diffs: Vec<Diff>,
+) -> Option<LivingNodes> {
     node.number += u64::from(!diffs.is_empty());
     let batch = Batch { lives_for: Some(life), ..node.batch(node.number, diffs) };
     applied(node.send_batch(&batch).await);
-    node.store.nodes()
+    node.store.living()
 }
 
 pub async fn nodes_that_live_are_counted<F: Fixture>(fixture: &F) {
@@ -168,6 +178,30 @@ pub async fn nodes_that_live_are_counted<F: Fixture>(fixture: &F) {
     assert_eq!(say(&mut one, LONG, vec![]).await, Some(1));
     assert_eq!(say(&mut two, LONG, vec![]).await, Some(2));
     assert_eq!(one.total(b"a").await.whole(), 4);
+}
+
+pub async fn living_nodes_have_different_places<F: Fixture>(fixture: &F) {
+    let [mut one, mut two] = nodes(fixture).await;
+    // A store may count the nodes a moment later.
+    let place = async |node: &mut Node<_>| loop {
+        let living = say_and_hear(node, LONG, vec![]).await.unwrap();
+        if let Some(place) = living.place {
+            break place;
+        }
+    };
+    let places = async {
+        assert_eq!(place(&mut one).await, 0);
+        place(&mut two).await;
+        let places = [place(&mut one).await, place(&mut two).await];
+        assert!(places == [0, 1] || places == [1, 0], "{places:?}");
+        // They do not change while both live.
+        assert_eq!([place(&mut one).await, place(&mut two).await], places);
+        // One that leaves has no place any more.
+        say(&mut two, Duration::ZERO, vec![]).await;
+        while place(&mut one).await != 0 {}
+    };
+    let places = tokio::time::timeout(Duration::from_secs(30), places);
+    places.await.expect("each node has a place");
 }
 
 pub async fn a_node_that_says_nothing_for_long_does_not_live<F: Fixture>(fixture: &F) {

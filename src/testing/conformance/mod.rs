@@ -171,6 +171,7 @@ macro_rules! conformance_tests {
     ($fixture:ty, Nodes) => {
         $crate::testing::conformance::conformance_tests! { $fixture:
             abilities::nodes_that_live_are_counted,
+            abilities::living_nodes_have_different_places,
             abilities::a_node_that_says_nothing_for_long_does_not_live,
             abilities::a_node_that_asks_lives_in_its_namespace,
         }

@@ -42,7 +42,7 @@ impl<S: Decider<Changes = Changes>> Others<S> {
 
     /// Returns the store's number of living nodes.
     pub(crate) fn living(&self) -> Option<u64> {
-        let told = self.pushing.iter().map(|node| node.store.nodes());
+        let told = self.pushing.iter().map(|node| node.store.living().map(|it| it.count));
         told.max().flatten()
     }
 

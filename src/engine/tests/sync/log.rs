@@ -9,8 +9,8 @@ use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::contract::error::StoreError;
 use crate::store::contract::options::StoreOptions;
 use crate::store::contract::strategy::{
-    Added, Batch, BatchId, Changes, Count, Epoch, NodeId, Position, PushNews, Pushed, Shard,
-    Strategy,
+    Added, Batch, BatchId, Changes, Count, Epoch, LivingNodes, NodeId, Position, PushNews, Pushed,
+    Shard, Strategy,
 };
 
 /// A shard of a store in memory.
@@ -66,7 +66,7 @@ impl Strategy for Memory<Store> {
         batch: &Batch,
         limit: usize,
     ) -> Result<Pushed, StoreError> {
-        let mut nodes = None;
+        let mut living = None;
         let pushed = self.exchange(shard, |store| {
             let Some(epoch) = store.epoch else {
                 return Pushed::NoEpoch;
@@ -89,18 +89,18 @@ impl Strategy for Memory<Store> {
             } else if last != batch.last() {
                 return batch.misfit(last);
             }
-            nodes = batch.lives_for.map(|life| store.record_life(batch.node, life));
+            living = batch.lives_for.map(|life| store.record_life(batch.node, life));
             let now = UnixMillis(store.now);
             let changes = store.changes_since(batch.node, batch.position, limit);
             Pushed::Applied { changes, now }
         });
         let pushed = pushed.await;
-        self.nodes = nodes.or(self.nodes);
+        self.living = living.or(self.living);
         pushed
     }
 
-    fn nodes(&self) -> Option<u64> {
-        self.nodes
+    fn living(&self) -> Option<LivingNodes> {
+        self.living
     }
 
     async fn open_epoch(
@@ -178,12 +178,14 @@ impl Kept for Store {
 }
 
 impl Store {
-    /// Records the life of a node. Returns the number of living nodes.
-    fn record_life(&mut self, node: NodeId, life: Duration) -> u64 {
+    /// Records the life of a node. Returns the living nodes.
+    fn record_life(&mut self, node: NodeId, life: Duration) -> LivingNodes {
         let now = self.now;
         self.alive.insert(node, now + u64::try_from(life.as_millis()).unwrap());
         self.alive.retain(|_, until| *until > now);
-        self.alive.len().try_into().unwrap()
+        let before = self.alive.keys().filter(|it| it.0 < node.0);
+        let [count, place] = [self.alive.len(), before.count()];
+        LivingNodes { count: count.try_into().unwrap(), place: Some(place.try_into().unwrap()) }
     }
 
     fn tell(&mut self, shard: &Shard, batch: &Batch) {

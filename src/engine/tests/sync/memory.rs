@@ -14,7 +14,7 @@ use std::task::Wake;
 use crate::policy::window::WindowSize;
 use crate::store::contract::error::{Failure, StoreError};
 use crate::store::contract::server::ServerAddress;
-use crate::store::contract::strategy::{Count, Shard};
+use crate::store::contract::strategy::{Count, LivingNodes, Shard};
 
 /// A count's name in the store.
 pub(super) type Name = (WindowSize, u64, Vec<u8>);
@@ -38,8 +38,8 @@ pub(super) struct Memory<K> {
     pub(super) shards: Shards<K>,
     /// Faults of the next exchanges.
     pub(super) faults: Rc<RefCell<Vec<Fault>>>,
-    /// Number of living nodes, from the last answer.
-    pub(super) nodes: Option<u64>,
+    /// The living nodes, from the last answer.
+    pub(super) living: Option<LivingNodes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -93,7 +93,7 @@ where
         Node {
             shared,
             namespace,
-            strategy: Memory { shards: store.clone(), faults: Rc::default(), nodes: None },
+            strategy: Memory { shards: store.clone(), faults: Rc::default(), living: None },
             time: Box::leak(Box::new(Time {
                 unix: TestClock::at(T),
                 monotonic: Cell::new(1000),

@@ -174,7 +174,7 @@ async fn say(node: &mut Node<Redis>, seconds: u64) -> Option<u64> {
     let lives_for = Some(Duration::from_secs(seconds));
     let batch = Batch { lives_for, ..node.batch(0, vec![]) };
     since(node.send_batch(&batch).await);
-    node.store.nodes()
+    node.store.living().map(|it| it.count)
 }
 
 #[test]
