@@ -34,6 +34,7 @@ pub use count::named_counters::NamedCounter;
 pub use count::rejections::TopRejected;
 pub use count::reserve::{Reserve, ReservedHits, Spent};
 pub use definitions::{LateDefinition, LateError};
+pub use early::due::POSTPONED_FOR;
 pub use early::near_look::NearCount;
 pub use slots::admission::{Admission, AskedHit, Counted, Receipt};
 pub use sync::batches::{BatchName, BatchRecord};

@@ -255,17 +255,18 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
     }
 
     async fn push_early(&mut self, began: Duration) {
+        if self.syncer.is_store_lost() {
+            // All changes are pushed when the store is back.
+            self.early = EarlyTimer::default();
+            return;
+        }
         let wait = self.syncer.wait(Exchange::Push, &self.env);
-        if !wait.is_zero() {
-            self.early.next = began.checked_add(wait);
+        if !wait.is_zero() && !self.syncer.is_superseded() {
+            let again = self.syncer.postpone_early(&self.env);
+            self.early.next = began.checked_add(wait.min(again));
             return;
         }
         self.early = EarlyTimer { last: Some(began), next: None };
-        if self.syncer.is_store_lost() {
-            // All changes are pushed when the store is back.
-            self.early.last = None;
-            return;
-        }
         self.idle = 0;
         let pushed = self.syncer.sync_early(EarlyPush::Due, &mut self.store, &self.env);
         let result = pushed.await;

@@ -10,7 +10,7 @@ use crate::engine::namespace::Namespace;
 use crate::policy::budget::Exchange;
 use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::{LONGEST_LIFE, Strategy};
-use crate::table::{ExchangeBudget, MonotonicMillis, SyncCycle, SyncState};
+use crate::table::{ExchangeBudget, MonotonicMillis, POSTPONED_FOR, SyncCycle, SyncState};
 
 /// Shortest time for which a node counts as alive; longer than a retry takes.
 const SHORTEST_LIFE: Duration = Duration::from_secs(5);
@@ -82,6 +82,13 @@ impl<'n, 'm> Syncer<'n, 'm> {
     pub fn wait(&self, kind: Exchange, surroundings: &impl Env) -> Duration {
         let budget = self.shards.first().and_then(|it| it.budget);
         budget.map_or(Duration::ZERO, |budget| budget.wait(kind, surroundings.uptime()))
+    }
+
+    /// Records that this worker has heard the bell, and will push later. Returns the time after which it
+    /// must do so again.
+    pub fn postpone_early(&self, surroundings: &impl Env) -> Duration {
+        self.state.postpone_early(surroundings.now());
+        POSTPONED_FOR
     }
 
     /// Sets the number of this worker, which is woken when counters are due.

@@ -4,7 +4,9 @@
 //! A word of the namespace contains the time since which the bell is rung, so that it is rung once,
 //! and the worker that synced last. That worker has a connection to the store, so it is woken. If
 //! it does not react, because it was killed or stopped, the next worker that finds a counter due
-//! wakes its own thread.
+//! wakes its own thread. While it waits, it records that again and again.
+
+use core::time::Duration;
 
 use crate::policy::window::UnixMillis;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, SeqCst};
@@ -16,6 +18,9 @@ use crate::table::zone::sync_state::SyncState;
 
 /// Longest time that a woken worker may take, in milliseconds.
 const PATIENCE: u64 = 50;
+
+/// Interval in which a woken worker that waits records that.
+pub const POSTPONED_FOR: Duration = Duration::from_millis(PATIENCE / 2);
 
 /// The word of a namespace: the number of the worker that synced last, plus one; the time since
 /// which the bell is rung, in Unix milliseconds, or 0; and whether more counters are due than there
@@ -106,6 +111,13 @@ impl SyncState<'_> {
     /// Returns whether the bell is rung.
     pub fn is_rung(&self) -> bool {
         EarlyWord(self.entry.early.load(Acquire)).rung_at().is_some()
+    }
+
+    /// Records at `now` that this worker has heard the bell, and will push later.
+    pub fn postpone_early(&self, now: UnixMillis) {
+        let postponed = |word| EarlyWord(word).rung_at().map(|_| EarlyWord(word).rung(now).0);
+        // Fails if the bell is not rung any more.
+        let _ = self.entry.early.fetch_update(AcqRel, Acquire, postponed);
     }
 
     /// Resets the bell, because this worker begins to push. To be called before the due counters

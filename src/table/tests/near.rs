@@ -257,6 +257,17 @@ fn the_worker_that_synced_last_is_woken_once_and_another_if_it_does_not_come() {
     near.take_due();
     near.state.record_worker(4);
     assert_eq!(hit_at(b"a", 104), [4]);
+    // The woken worker waits, and says so.
+    near.fixture.clock.set(T + 150);
+    near.state.postpone_early(UnixMillis(T + 150));
+    assert!(hit_at(b"a", 200).is_empty());
+    assert_eq!(hit_at(b"a", 201), [7]);
+    near.state.begin_early(4);
+    near.take_due();
+    // Nothing is rung.
+    near.state.postpone_early(UnixMillis(T + 202));
+    assert!(!near.state.is_rung());
+    assert_eq!(hit_at(b"a", 203), [4]);
     // The clock was set back.
     near.fixture.clock.set(T - 10_000);
     near.hit(b"a", 10, Algorithm::Fixed);
