@@ -43,7 +43,8 @@ fn nodes_see_hits_of_others_after_a_sync() {
     nodes.iter().for_each(|node| assert_eq!(hit(node), 1.0));
     assert_eq!(nodes[0].sync(None).unwrap().pushed, 1);
     nodes[1].sync(None).unwrap();
-    assert_eq!(nodes.each_ref().map(rate), [1.0, 2.0]);
+    assert_eq!(rate(&nodes[1]), 2.0);
+    // The other node may have heard of it; otherwise it knows now.
     let fetched = nodes[0].fetch(None, SystemTime::UNIX_EPOCH, None).unwrap();
     assert!(fetched.fetched >= 1, "{fetched:?}");
     assert_eq!(rate(&nodes[0]), 2.0);
