@@ -143,7 +143,7 @@ pub struct Batch {
     /// The epoch that the node believes to be current.
     pub epoch: Epoch,
     /// Time for which the node is alive from now on; zero if it leaves. Then
-    /// [`Strategy::nodes`](super::strategy::Strategy::nodes) returns the number of living nodes.
+    /// [`Strategy::living`](super::strategy::Strategy::living) returns the number of living nodes.
     /// `None` changes nothing.
     pub lives_for: Option<Duration>,
     /// The node's last batch in this epoch that the store acknowledged.

@@ -16,7 +16,7 @@
 //!
 //! The arguments are the store's [`Strategy::Changes`] and [`Strategy::Counts`], and select the tests for
 //! such a store; with other arguments, they do not compile. A store that returns the number of living
-//! [nodes](Strategy::nodes) adds `conformance_tests!(MyServer, Nodes)`, and one with a
+//! [nodes](Strategy::living) adds `conformance_tests!(MyServer, Nodes)`, and one with a
 //! [`channel`](Strategy::channel) the same with `Channel`. `decision_tests!` are for a store that
 //! decides.
 #![cfg_attr(
