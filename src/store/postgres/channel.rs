@@ -34,13 +34,13 @@ const WAIT: Duration = Duration::from_secs(1);
 const APART: Duration = Duration::from_millis(5);
 /// Time for which a push that was silent may take to become visible after the silence.
 const COMMIT: Duration = APART;
+
 impl Postgres {
     /// Returns a client with a connection of its own and a longer timeout of an exchange.
     pub(super) fn listener(&self) -> Postgres {
         Postgres {
             link: self.link.with_longer_timeout(WAIT),
-            nodes: None,
-            place: None,
+            living: None,
             exchanges: self.exchanges,
             purged: self.purged,
             now: self.now,

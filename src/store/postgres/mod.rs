@@ -57,9 +57,8 @@ pub struct Postgres {
     link: Link,
     /// Rows of each kind that are purged at a time; fewer while that takes too long.
     purged: i64,
-    /// Number of living nodes, and of those before this one, from the last answer.
-    nodes: Option<u64>,
-    place: Option<u64>,
+    /// The living nodes, from the last answer.
+    living: Option<LivingNodes>,
     /// Exchanges and notifications in a second that all nodes together may cause.
     exchanges: NonZeroU32,
     /// The time that the server told with the last decision.
@@ -86,8 +85,7 @@ impl Strategy for Postgres {
         Postgres {
             link: Link::new(options, own),
             purged: MAX_PURGED,
-            nodes: None,
-            place: None,
+            living: None,
             exchanges: options.exchanges,
             now: UnixMillis::default(),
         }
@@ -106,7 +104,7 @@ impl Strategy for Postgres {
     }
 
     fn living(&self) -> Option<LivingNodes> {
-        self.nodes.map(|count| LivingNodes { count, place: self.place })
+        self.living
     }
 
     async fn push_diffs(
@@ -116,7 +114,7 @@ impl Strategy for Postgres {
         limit: usize,
     ) -> Result<Pushed, StoreError> {
         let sealed = batch.id.map(|id| (id, Columns::of(batch.diffs.iter().map(Addition::from))));
-        let silence = batch.is_news.then(|| push::silence(self.nodes, self.exchanges));
+        let silence = batch.is_news.then(|| push::silence(self.living, self.exchanges));
         let exchange = async |connection: &Connection| {
             // All statements are sent together.
             let living = living(connection, batch);
@@ -144,9 +142,7 @@ impl Strategy for Postgres {
             result => result,
         };
         let (pushed, living) = self.link.exchange(exchange).await?;
-        if let Some(LivingNodes { count, place }) = living {
-            (self.nodes, self.place) = (Some(count), place);
-        }
+        self.living = living.or(self.living);
         Ok(pushed)
     }
 

@@ -25,8 +25,9 @@ const LONGEST_SILENCE: u64 = 10_000;
 
 /// Returns the milliseconds after a notification for which pushes do not notify. In this way, notifications
 /// of a namespace wake these nodes at most half of `exchanges` times a second, all together.
-pub(super) fn silence(nodes: Option<u64>, exchanges: NonZeroU32) -> i64 {
-    let millis = nodes.unwrap_or(0).saturating_mul(2000) / NonZeroU64::from(exchanges);
+pub(super) fn silence(living: Option<LivingNodes>, exchanges: NonZeroU32) -> i64 {
+    let nodes = living.map_or(0, |it| it.count);
+    let millis = nodes.saturating_mul(2000) / NonZeroU64::from(exchanges);
     millis.min(LONGEST_SILENCE).cast_signed()
 }
 
@@ -264,7 +265,8 @@ mod tests {
             (Some(u64::MAX), 1000, 10_000),
         ] {
             let exchanges = NonZeroU32::new(exchanges).unwrap();
-            assert_eq!(silence(nodes, exchanges), millis, "{nodes:?}, {exchanges}");
+            let living = nodes.map(|count| LivingNodes { count, place: None });
+            assert_eq!(silence(living, exchanges), millis, "{nodes:?}, {exchanges}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::num::NonZeroU32;
 
 use super::*;
-use crate::store::contract::strategy::PushNews;
+use crate::store::contract::strategy::{LivingNodes, PushNews};
 use crate::testing::conformance::Listener;
 
 async fn tell(node: &mut Node<Postgres>, diffs: Vec<Diff>) {
@@ -13,6 +13,13 @@ async fn tell(node: &mut Node<Postgres>, diffs: Vec<Diff>) {
     assert!(matches!(pushed, Pushed::Applied { .. }), "{pushed:?}");
 }
 
+/// Returns a node, and a listener of another one.
+async fn node_and_listener(server: &Server) -> (Node<Postgres>, Listener<Postgres>) {
+    let join = async || Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
+    let node = join().await;
+    (node, Listener::of(&join().await))
+}
+
 /// Returns the next news, if they arrive at once.
 async fn heard(listener: &mut Listener<Postgres>) -> Vec<PushNews> {
     listener.store.recv(&listener.subscriptions).await.unwrap()
@@ -20,7 +27,8 @@ async fn heard(listener: &mut Listener<Postgres>) -> Vec<PushNews> {
 
 /// Has a node push as one of a number of nodes.
 fn push_among(node: &mut Node<Postgres>, nodes: u64) {
-    (node.store.nodes, node.store.exchanges) = (Some(nodes), NonZeroU32::new(1000).unwrap());
+    node.store.living = Some(LivingNodes { count: nodes, place: None });
+    node.store.exchanges = NonZeroU32::new(1000).unwrap();
 }
 
 /// Returns all notifications that a session without rights receives of a node's pushes.
@@ -70,9 +78,7 @@ fn a_role_without_rights_hears_no_key_and_no_total() {
 fn foreign_notifications_change_nothing() {
     let server = Server::start(&[]);
     block_on(async {
-        let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
-        let two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
-        let mut listener = Listener::of(&two);
+        let (mut node, mut listener) = node_and_listener(&server).await;
         tell(&mut node, vec![hits("a", 4)]).await;
         let news = listener.recv(1).await;
         assert_eq!(totals(&news[0].counts), pairs(&[("a", 4)]));
@@ -108,9 +114,7 @@ fn foreign_notifications_change_nothing() {
 fn a_flood_of_notifications_causes_few_reads() {
     let server = Server::start(&[]);
     block_on(async {
-        let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
-        let two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
-        let mut listener = Listener::of(&two);
+        let (mut node, mut listener) = node_and_listener(&server).await;
         heard(&mut listener).await;
         let number = (node.epoch.0.get().cast_signed() & !0xffff_ffff) | 1;
         let flood = format!(
@@ -137,9 +141,7 @@ fn a_flood_of_notifications_causes_few_reads() {
 fn among_many_nodes_only_the_first_of_several_pushes_notifies() {
     let server = Server::start(&[]);
     block_on(async {
-        let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
-        let two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
-        let mut listener = Listener::of(&two);
+        let (mut node, mut listener) = node_and_listener(&server).await;
         // Each push is followed by a silence of two seconds.
         push_among(&mut node, 1000);
         assert_eq!(overheard(&server, &mut node).await.len(), 1);
@@ -184,9 +186,7 @@ fn a_node_that_has_notified_learns_of_the_silent_pushes_of_others() {
 fn rows_of_others_do_not_silence_pushes() {
     let server = Server::start(&[]);
     block_on(async {
-        let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
-        let two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
-        let mut listener = Listener::of(&two);
+        let (mut node, mut listener) = node_and_listener(&server).await;
         push_among(&mut node, 1000);
         for number in ["-9223372036854775808", "9223372036854775807", "0", "-1", "-20000000000000"]
         {

@@ -14,7 +14,7 @@ use futures_util::future::{Either, join_all, select};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::Question;
-use crate::store::contract::strategy::{Batch, Diff, Strategy};
+use crate::store::contract::strategy::{Batch, Diff, LivingNodes, Strategy};
 use crate::testing::conformance::{
     Asking, Listener, MINUTE, block_on, hits, question, shard, since,
 };
@@ -299,14 +299,15 @@ fn postgres_tells_many_nodes() {
     const PUSHES: usize = 2500;
     let exchanges = NonZeroU32::new(1000).unwrap();
     for count in [10, 50, 100] {
-        for known in [None, Some(count as u64)] {
+        let all = LivingNodes { count: count as u64, place: None };
+        for known in [None, Some(all)] {
             let server = Server::start(&["max_connections=300"]);
             block_on(async {
                 let (mut nodes, mut listeners) = (Vec::new(), Vec::new());
                 for _ in 0..count {
                     let mut node =
                         Node::join(connect(server.tcp(), "public"), shard("crowd")).await;
-                    (node.store.nodes, node.store.exchanges) = (known, exchanges);
+                    (node.store.living, node.store.exchanges) = (known, exchanges);
                     listeners.push(Listener::of(&node));
                     nodes.push(node);
                 }
