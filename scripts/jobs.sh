@@ -1,4 +1,4 @@
-# Sourced by scripts/test.sh: runs jobs in parallel, and prints the time of each.
+# Sourced by scripts/test.sh and scripts/loop.sh: runs jobs in parallel, and prints the time of each.
 #
 # A job has a name, the names of the jobs that it follows, and a command. It is started as soon as
 # these have ended well and a slot is free; of several, the one that was named first. The first job
@@ -18,7 +18,7 @@ declare -A after=()    # the names of those that it follows
 declare -A command=()  # in words that `eval` takes
 declare -A state=()    # '', running or ended
 passed=0
-failed=0
+failed=()              # the names of those that have failed
 
 # step NAME AFTER COMMAND...: a job without tests. A name has no space; AFTER may be several names.
 step() { add_job step "$@"; }
@@ -72,7 +72,7 @@ run_jobs() {
         [ "${kind[$job]}" != service ] || end_jobs "$(dir_of "$job")" KILL
     done
     print_table | tee "$kept/table"
-    [ "$failed" = 0 ] || end_failed
+    [ ${#failed[@]} = 0 ] || end_failed
     printf '%d passed, 0 failed\n' "$passed"
 }
 
@@ -176,12 +176,13 @@ finish_job() {
 fail() {
     tail -n 200 "$(log_of "$1")" >&2
     say "FAILED: $1: $2; all that it printed is in ${kept#"$root"/}"
-    failed=$((failed + 1))
+    failed+=("$1")
     [ -n "${TEST_GO_ON:-}" ] || end_failed
 }
 
 end_failed() {
-    printf '%d passed, %d failed\n' "$passed" "$failed"
+    say "FAILED: ${failed[*]}"
+    printf '%d passed, %d failed\n' "$passed" ${#failed[@]}
     exit 1
 }
 

