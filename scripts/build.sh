@@ -8,6 +8,7 @@
 #   RATELIMIT_PROFILE                   build with this profile of Cargo.toml instead of `release`,
 #                                       in a directory of that name
 #   RATELIMIT_WITHOUT_CASSANDRA         if not empty: without `strategy cassandra` and its driver
+#   RATELIMIT_FAIL_POINTS               if not empty: with fail points that a driver arms, for scripts/faults.sh
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -26,11 +27,13 @@ version=$(nginx_source_version "$source_dir")
 profile=${RATELIMIT_PROFILE:-release}
 features=()
 [ -z "${RATELIMIT_WITHOUT_CASSANDRA:-}" ] || features=(--no-default-features --features nginx,export-modules,redis,postgres,tls)
+options=()
+[ -z "${RATELIMIT_FAIL_POINTS:-}" ] || options=(-- --cfg fail_points)
 
 say "building the module for nginx $version ($source_dir)"
 cd "$root"
 NGINX_SOURCE_DIR=$source_dir NGINX_BUILD_DIR=$build_dir cargo rustc --profile "$profile" --locked \
-    "${features[@]}" --lib --crate-type cdylib
+    "${features[@]}" --lib --crate-type cdylib "${options[@]}"
 module=$(realpath "${CARGO_TARGET_DIR:-target}")/$profile/lib$name.so
 
 # Debug information goes into a file next to the module, where debuggers find it. Cargo keeps the complete file in deps/.

@@ -101,10 +101,10 @@ sub configuration {
 }
 
 sub start_node {
-    my ($self, $number) = @_;
+    my ($self, $number, %more) = @_;
     my $node  = $self->{node}{$number};
     my $clock = $self->{store}->can('clock') && $self->{store}->clock($number);
-    $node->start($self->configuration($number), $clock ? (clock => $clock) : ());
+    $node->start($self->configuration($number), $clock ? (clock => $clock) : (), %more);
 }
 
 # The time, in seconds, for which a node that ends pushes its remaining hits.
@@ -147,6 +147,21 @@ sub metrics {
     my $socket = $self->{node}{$number}->connection or return;
     print $socket "GET /metrics HTTP/1.0\r\n\r\n";
     return map { /^([^#\s]\S*) (\S+)$/ ? ($1 => $2) : () } readline $socket;
+}
+
+# Waits until no request is under way on any node. Returns what is wrong after 10 s, in words.
+sub still_under_way {
+    my ($self) = @_;
+    my @wrong;
+    for my $number ($self->numbers) {
+        my ($deadline, %metrics) = (time + 10);
+        do {
+            %metrics = $self->metrics($number);
+        } while ($metrics{'ratelimit_concurrent{namespace="api"}'} && time < $deadline);
+        my $under_way = $metrics{'ratelimit_concurrent{namespace="api"}'} // 'unknown';
+        push @wrong, "$under_way requests are under way on node $number" if $under_way ne '0';
+    }
+    return @wrong;
 }
 
 # Waits until each node has pushed a hit, and knows all nodes' hits.

@@ -118,7 +118,7 @@ sub limit {
 }
 
 # Starts a process that makes requests to a node, on `connections` connections, `rate` requests in a
-# second in total, for keys that begin with `prefix`, until `stop`. file => the file of the ledger.
+# second in total, for keys that begin with `prefix`, until `stop`. file => the file of the ledger; calm => replaces CALM.
 sub new {
     my ($class, %self) = @_;
     my $self = bless {%self}, $class;
@@ -205,7 +205,7 @@ sub run {
 sub is_calm {
     my ($self) = @_;
     my ($told, $error) = @$self{qw(told error)};
-    return time > max($told, $error // 0) + CALM || time > $told + BACK;
+    return time > max($told, $error // 0) + ($self->{calm} // CALM) || time > $told + BACK;
 }
 
 # Makes a request.

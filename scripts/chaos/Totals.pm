@@ -1,4 +1,4 @@
-# The counts of counters in the store and in each node. A process for each node asks it, since a comparison of twenty
+# The counts of counters in the store and in each node, and their comparison with the ledger of clients. A process for each node asks it, since a comparison of twenty
 # nodes, one after another, would take minutes.
 
 package Totals;
@@ -7,7 +7,7 @@ use strict;
 use warnings;
 
 use IO::Select;
-use List::Util qw(uniq);
+use List::Util qw(min uniq);
 use POSIX ();
 
 use Load;
@@ -86,5 +86,47 @@ sub get {
 }
 
 sub thousandths { return 0 + sprintf '%.0f', 1000 * ($_[0] || 0) }
+
+# Adds up the ledgers of several clients.
+sub sum_of {
+    my (%counters, %requests);
+    for my $ledger (@_) {
+        for my $name (keys %{$ledger->{counters}}) {
+            $counters{$name}{$_} += $ledger->{counters}{$name}{$_} for qw(answered open rejected);
+        }
+        for my $namespace (@Cluster::NAMESPACES) {
+            my $requests = $ledger->{requests}{$namespace};
+            $requests{$namespace}{$_} += $requests->{$_} for keys %$requests;
+        }
+    }
+    return {counters => \%counters, requests => \%requests};
+}
+
+# Returns the bounds of a counter. A synchronous counter never exceeds its limit, and reaches it if
+# a request was rejected, unless its store may have lost data. A store that charges before it
+# decides may refuse all requests that race for the last hits, and keeps charges of nodes that were
+# killed. In a namespace with reserves, charges of killed nodes stay.
+sub bounds {
+    my ($cluster, $name, $counter, $kind, $is_late) = @_;
+    my ($answered, $open, $rejected) = map { $counter->{$_} // 0 } qw(answered open rejected);
+    my $most  = $answered + $open;
+    my $limit = Load::limit($name) // return ($is_late ? 0 : $answered, $most);
+    my $is_held = Load::is_held($name);
+    return ($kind eq 'losing' ? 0 : $answered, $answered > $limit ? $limit : $most)
+        if !$is_held && $cluster->{store}->can('may_refuse_all');
+    my $least = $kind eq 'losing' ? 0 : $rejected && !$is_held ? $limit : $answered;
+    return ($least, $is_held ? $limit : min($most, $limit));
+}
+
+# Returns the wrong counters. A node does not count the hits in its own reserve.
+sub wrong {
+    my ($cluster, $bounds, $found) = @_;
+    return grep {
+        my ($name, $of, $least, $most) = ($_, $found->{$_}, @{$bounds->{$_}});
+        $of->{store} < $least || $of->{store} > $most || grep {
+            Load::is_held($name) ? $_ < $least || $_ > $of->{store} : $_ != $of->{store}
+        } @$of{$cluster->numbers};
+    } sort keys %$found;
+}
 
 1;

@@ -96,7 +96,7 @@ sub run_round {
         note_slow($node, $ledgers[$node - 1]{slow});
         note_errors($node, $ledgers[$node - 1]{errors});
     }
-    check($number, $round->{kind}, scalar @late, sum_of(@ledgers));
+    check($number, $round->{kind}, scalar @late, Totals::sum_of(@ledgers));
 }
 
 sub load {
@@ -142,20 +142,6 @@ sub note_fault {
 
 # Ledgers.
 
-sub sum_of {
-    my (%counters, %requests);
-    for my $ledger (@_) {
-        for my $name (keys %{$ledger->{counters}}) {
-            $counters{$name}{$_} += $ledger->{counters}{$name}{$_} for qw(answered open rejected);
-        }
-        for my $namespace (@Cluster::NAMESPACES) {
-            my $requests = $ledger->{requests}{$namespace};
-            $requests{$namespace}{$_} += $requests->{$_} for keys %$requests;
-        }
-    }
-    return {counters => \%counters, requests => \%requests};
-}
-
 # Answers that took long, although their worker was not stopped, killed or replaced.
 sub note_slow {
     my ($number, $slow) = @_;
@@ -191,8 +177,8 @@ sub check {
         do {
             $trouble = eval { $cluster->settle; 1 } ? undef : "round $round: nodes do not sync: $@";
             $found   = Totals::found($cluster, $round, $counters);
-            $bounds  = {map { $_ => [bounds($_, $counters->{$_}, $kind, $is_late)] } keys %$found};
-            @wrong   = wrong($bounds, $found);
+            $bounds  = {map { $_ => [Totals::bounds($cluster, $_, $counters->{$_}, $kind, $is_late)] } keys %$found};
+            @wrong   = Totals::wrong($cluster, $bounds, $found);
             $deadline //= time + 30;
         } while (!$trouble && @wrong && time < $deadline);
         push @troubles, $trouble if $trouble;
@@ -233,33 +219,6 @@ sub add_up {
 sub requests {
     my (%of) = @_;
     return join ', ', map { defined $of{$_} ? "$of{$_} $_" : () } qw(200 429 503 lost);
-}
-
-# Returns the bounds of a counter. A synchronous counter never exceeds its limit, and reaches it if
-# a request was rejected, unless its store may have lost data. A store that charges before it
-# decides may refuse all requests that race for the last hits, and keeps charges of nodes that were
-# killed. In a namespace with reserves, charges of killed nodes stay.
-sub bounds {
-    my ($name, $counter, $kind, $is_late) = @_;
-    my ($answered, $open, $rejected) = map { $counter->{$_} // 0 } qw(answered open rejected);
-    my $most  = $answered + $open;
-    my $limit = Load::limit($name) // return ($is_late ? 0 : $answered, $most);
-    my $is_held = Load::is_held($name);
-    return ($kind eq 'losing' ? 0 : $answered, $answered > $limit ? $limit : $most)
-        if !$is_held && $cluster->{store}->can('may_refuse_all');
-    my $least = $kind eq 'losing' ? 0 : $rejected && !$is_held ? $limit : $answered;
-    return ($least, $is_held ? $limit : min($most, $limit));
-}
-
-# Returns the wrong counters. A node does not count the hits in its own reserve.
-sub wrong {
-    my ($bounds, $found) = @_;
-    return grep {
-        my ($name, $of, $least, $most) = ($_, $found->{$_}, @{$bounds->{$_}});
-        $of->{store} < $least || $of->{store} > $most || grep {
-            Load::is_held($name) ? $_ < $least || $_ > $of->{store} : $_ != $of->{store}
-        } @$of{$cluster->numbers};
-    } sort keys %$found;
 }
 
 sub report {
@@ -305,14 +264,7 @@ sub check_bans {
 # Nothing is under way any more, whatever was killed.
 sub check_concurrency {
     my ($round) = @_;
-    for my $number ($cluster->numbers) {
-        my ($deadline, %metrics) = (time + 10);
-        do {
-            %metrics = $cluster->metrics($number);
-        } while ($metrics{'ratelimit_concurrent{namespace="api"}'} && time < $deadline);
-        my $under_way = $metrics{'ratelimit_concurrent{namespace="api"}'} // 'unknown';
-        push @troubles, "round $round: $under_way requests are under way on node $number" if $under_way ne '0';
-    }
+    push @troubles, map {"round $round: $_"} $cluster->still_under_way;
 }
 
 # The end.

@@ -26,6 +26,7 @@ use crate::store::contract::decision::{AskedCounter, Decided, Decider, Few, Ques
 use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::retry::Retries;
+use crate::table::words::fail::fail_point;
 use crate::table::{CounterTable, NamespaceIndex, SyncState};
 
 /// Interval in which the workers' rings are drained while a store is down, so that they do not fill
@@ -208,6 +209,7 @@ impl DeciderTask {
         }
         let asked = store.decide(*node, Epoch::proposed(), questions);
         let decided = asked.await;
+        fail_point!("broker.decided");
         // Before the answer is passed on, so that the state of the charges is never behind the
         // granted hits.
         for (shard, before, state) in granted {
@@ -219,7 +221,9 @@ impl DeciderTask {
                 state.record_grants(before, after);
             }
         }
+        fail_point!("broker.granted");
         self.note(decided.as_ref().err(), before, served);
+        fail_point!("broker.noted");
         decided
     }
 

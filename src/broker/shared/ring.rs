@@ -8,6 +8,7 @@
 
 use super::tenure::{FencedWord, Replaced, Term};
 use crate::table::words::atomic::{AtomicU64, Ordering, fence};
+use crate::table::words::fail::fail_point;
 
 /// A queue of messages, which consist of words. One process writes and one reads at a time.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +57,9 @@ impl<'m> Ring<'m> {
                 place.store(*word, Ordering::Relaxed);
             }
         }
+        fail_point!("ring.written");
         self.tail.store(tail.wrapping_add(count), Ordering::Release);
+        fail_point!("ring.published");
         true
     }
 
@@ -87,7 +90,9 @@ impl<'m> Ring<'m> {
             words.extend(places.iter().map(|place| place.load(Ordering::Relaxed)));
         }
         // If this fails, the writer may have overwritten the words.
+        fail_point!("ring.reading");
         let read = self.head.replace(term, head, tail);
+        fail_point!("ring.read");
         read.inspect_err(|Replaced| words.truncate(before))
     }
 
@@ -147,6 +152,7 @@ impl<'m> Doorbell<'m> {
         let written = self.written.load(Ordering::Acquire);
         let at = written.saturating_add(messages);
         self.at.set(term, at)?;
+        fail_point!("bell.set");
         // Pairs with the fence in `record_written`: either the writer sees `at`, or the reader sees
         // the messages.
         fence(Ordering::SeqCst);
@@ -168,6 +174,7 @@ impl<'m> Doorbell<'m> {
     /// reader early. Returns whether the reader must be woken.
     pub fn record_written(self, messages: u64) -> bool {
         let before = self.written.fetch_add(messages, Ordering::Release);
+        fail_point!("bell.counted");
         fence(Ordering::SeqCst);
         before.saturating_add(messages) >= self.at.get(Ordering::Relaxed)
     }

@@ -12,6 +12,7 @@
 
 use crate::table::words::atomic::AtomicU64;
 use crate::table::words::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, SeqCst};
+use crate::table::words::fail::fail_point;
 
 /// The error that another worker has taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,10 @@ impl<'m> FencedWord<'m> {
         while !term_of(old).is_after(term) {
             let new = word(term, old);
             match self.0.compare_exchange(old, new, AcqRel, Acquire) {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    fail_point!("broker.fenced");
+                    return Ok(());
+                }
                 Err(other) => old = other,
             }
         }
@@ -87,6 +91,7 @@ impl<'m> FencedWord<'m> {
     /// [`Replaced`].
     pub fn replace(self, term: Term, old: u64, new: u64) -> Result<(), Replaced> {
         let (old, new) = (word(term, old), word(term, new));
+        fail_point!("broker.replacing");
         let replaced = self.0.compare_exchange(old, new, AcqRel, Relaxed);
         replaced.map_or(Err(Replaced), |_| Ok(()))
     }
@@ -160,6 +165,7 @@ impl<'m> Tenure<'m> {
         // SeqCst: a process that writes to a ring from here on reads the new broker's doorbell. See
         // `Doorbell`.
         let taken = self.0.compare_exchange(old, new, SeqCst, Relaxed);
+        fail_point!("broker.taken");
         taken.ok().map(|_| (term, !has_ended && old != 0))
     }
 
@@ -181,6 +187,7 @@ impl<'m> Tenure<'m> {
         }
         let beats = (old & (LOCKED - 1)).wrapping_add(1) & (LOCKED - 1);
         let new = word(term, beats | if has_lock { LOCKED } else { 0 });
+        fail_point!("broker.beating");
         let beaten = self.0.compare_exchange(old, new, AcqRel, Relaxed);
         beaten.map_or(Err(Replaced), |_| Ok(()))
     }

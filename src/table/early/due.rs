@@ -118,6 +118,7 @@ impl SyncState<'_> {
         let postponed = |word| EarlyWord(word).rung_at().map(|_| EarlyWord(word).rung(now).0);
         // Fails if the bell is not rung any more.
         let _ = self.entry.early.fetch_update(AcqRel, Acquire, postponed);
+        fail_point!("early.postponed");
     }
 
     /// Resets the bell, because this worker begins to push. To be called before the due counters
@@ -143,11 +144,13 @@ impl SyncState<'_> {
         let noted = |word| Some(word & !EarlyWord::WORKER | by);
         // The closure always returns a value, so this cannot fail.
         let _ = self.entry.early.fetch_update(AcqRel, Acquire, noted);
+        fail_point!("early.worker");
     }
 
     /// Restores the mark that [`SyncState::begin_early`] returned, since not all changes were
     /// pushed.
     pub fn leave_crowd(&self) {
         self.entry.early.fetch_or(EarlyWord::CROWD, AcqRel);
+        fail_point!("early.left");
     }
 }

@@ -4,6 +4,7 @@
 //! A lease is a word, as a sync [lease](crate::table::Lease): the term and the deadline, which is 0
 //! after a release. If two workers listen for a moment, that does no harm.
 
+use crate::table::words::fail::fail_point;
 use crate::table::zone::named::Named;
 use crate::table::zone::sync_slot::LeaseWord;
 use crate::table::zone::sync_state::MonotonicMillis;
@@ -42,6 +43,7 @@ impl<'m> ChannelLease<'m> {
             let new = LeaseWord::new(old.term().wrapping_add(1), deadline);
             (old.deadline() <= now.0).then_some(new.0)
         });
+        fail_point!("channel.taken");
         taken.map(|(_, new)| HeldChannel { lease: *self, term: LeaseWord(new).term() })
     }
 }
@@ -52,6 +54,7 @@ impl HeldChannel<'_> {
     pub fn renew(&self, now: MonotonicMillis, lifetime: u64) -> bool {
         let deadline = now.0.saturating_add(lifetime);
         self.replace(LeaseWord::new(self.term, deadline));
+        fail_point!("channel.renewed");
         LeaseWord(self.lease.word.get()).term() == self.term
     }
 
@@ -64,6 +67,7 @@ impl HeldChannel<'_> {
 impl Drop for HeldChannel<'_> {
     fn drop(&mut self) {
         self.replace(LeaseWord::new(self.term, 0));
+        fail_point!("channel.released");
     }
 }
 

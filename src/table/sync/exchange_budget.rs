@@ -5,6 +5,7 @@ use core::num::{NonZeroU16, NonZeroU32};
 use core::time::Duration;
 
 use crate::policy::budget::{Exchange, UsedUntil, interval};
+use crate::table::words::fail::fail_point;
 use crate::table::zone::named::Named;
 
 /// The budget of exchanges with a store.
@@ -27,6 +28,7 @@ impl<'m> ExchangeBudget<'m> {
         let (now, interval) = (micros(now), self.interval(nodes, servers));
         let after = |used| Some(UsedUntil(used).after_exchange(now, interval).0);
         self.word.update(after);
+        fail_point!("budget.recorded");
     }
 
     /// Returns the time from `now` until an exchange of this kind may begin.

@@ -14,6 +14,7 @@ use crate::policy::window::Clock;
 use crate::table::slots::admission::{Admission, Counted};
 use crate::table::slots::columns::{WindowColumns, load};
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use crate::table::words::fail::fail_point;
 use crate::table::words::slot::Occupant;
 use crate::table::words::word::{Stamp, WindowCount};
 use crate::table::zone::counter::{Counter, Key};
@@ -141,6 +142,7 @@ impl<'m> CounterTable<'m> {
             let new = WindowCount::new(stamp, Hits::ZERO);
             // If the exchange fails, their hits are known by now.
             let _ = remote.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire);
+            fail_point!("share.recorded");
         }
     }
 }

@@ -227,6 +227,7 @@ impl<'m> Lease<'m> {
         if mode.load(Acquire) != new.0 {
             self.set_position(None)?;
             self.replace(mode, |_| new.0)?;
+            fail_point!("mode.fetching");
         }
         Ok(())
     }
@@ -242,6 +243,7 @@ impl<'m> Lease<'m> {
         if ModeWord(mode.load(Acquire)).is_fetching() {
             self.set_position(None)?;
             self.replace(mode, |_| ModeWord::pushing(Grants::None).0)?;
+            fail_point!("mode.pushing");
         }
         Ok(())
     }

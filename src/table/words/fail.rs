@@ -1,7 +1,8 @@
 //! Fail points: named places between all writes to shared memory, and before each write under a
 //! lease, at which a test can abort or stop the process.
 //!
-//! They do nothing except in tests.
+//! They do nothing except in tests, and in a module that was built with `--cfg fail_points`
+//! ([`fail_driver`](super::fail_driver)).
 
 #[cfg(all(test, not(loom)))]
 mod armed {
@@ -54,10 +55,13 @@ mod armed {
 #[cfg(all(test, not(loom)))]
 pub(crate) use armed::*;
 
+#[cfg(all(fail_points, not(test), not(loom)))]
+pub(crate) use super::fail_driver::reach;
+
 /// A place at which a test can abort or stop the process.
 macro_rules! fail_point {
     ($name:literal) => {
-        #[cfg(all(test, not(loom)))]
+        #[cfg(all(any(test, fail_points), not(loom)))]
         $crate::table::words::fail::reach($name);
     };
 }

@@ -4,12 +4,15 @@
 //!   both
 //! - [`held`]: the words of a counter of holds
 //! - [`identity`]: the keyed hash under which hits count together
-//! - [`atomic`]: the atomics of the standard library, or of loom; [`fail`]: fail points
+//! - [`atomic`]: the atomics of the standard library, or of loom; [`fail`]: fail points, and
+//!   `fail_driver`, by which another process arms them
 //! - [`mapping`], [`system`]: the system's memory, clock and
 //!   random numbers
 
 pub(crate) mod atomic;
 pub(crate) mod fail;
+#[cfg(all(fail_points, not(test), not(loom)))]
+mod fail_driver;
 pub(super) mod held;
 pub(super) mod identity;
 #[cfg(not(loom))]

@@ -125,6 +125,7 @@ impl<'m> Lease<'m> {
     pub fn record_synced(&self, start: MonotonicMillis) {
         // If the lease is lost, another worker records it.
         let _ = self.replace(&self.state.slot.synced, |_| start.0);
+        fail_point!("sync.recorded");
     }
 
     /// Fails if another worker may have changed the sync's state that was read so far.

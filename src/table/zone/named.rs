@@ -8,6 +8,7 @@
 use super::counter_table::CounterTable;
 use super::layout::NamedWord;
 use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::table::words::fail::fail_point;
 
 /// A kind of named words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,7 @@ impl<'m> CounterTable<'m> {
         for word in self.parts.named {
             if !used.contains(&word.id.load(Acquire)) {
                 word.id.store(0, Release);
+                fail_point!("word.freed");
             }
         }
         ids.into_iter().map(|id| self.claim_word(id)).collect()
@@ -75,7 +77,9 @@ impl<'m> CounterTable<'m> {
         let free = self.word_of(0)?.word;
         // In this order, so that a process that finds the name finds its own value.
         free.value.store(0, Relaxed);
+        fail_point!("word.cleared");
         free.id.store(id, Release);
+        fail_point!("word.claimed");
         Some(Named { word: free, id })
     }
 

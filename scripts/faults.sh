@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Stops, kills and delays a worker of nginx at each fail point, in turn, under traffic, and compares the totals of the
+# store and of two nodes with a ledger of all requests after each.
+#
+#   scripts/faults.sh [--store redis|postgres|cassandra] [--seed N] [--sample N] [POINT...]
+#
+# A worker that is stopped (SIGSTOP) at a point goes on after another worker has pushed a hit to the store, and has asked
+# it about a request. A killed one is replaced by nginx's master. A delayed one sleeps for 0.3 s. Traffic and comparison
+# are those of scripts/chaos.sh.
+#
+# The module is built with `--cfg fail_points`. scripts/faults/elsewhere lists the points that no worker reaches here, and
+# says which test covers each. A point that is neither reached nor listed is an error.
+#
+# A point that is not reached soon is tried after the store has lost all data, and after a worker was killed.
+#
+#   --sample N     make only N faults, drawn by the seed
+#   POINT          make only the faults at these points, which are patterns
+#   PORT           the first of ten ports. Default: 20100
+#   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it; nothing is built then
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage="usage: scripts/faults.sh [--store redis|postgres|cassandra] [--seed N] [--sample N] [POINT...]"
+store=redis
+seed=$((RANDOM * 32768 + RANDOM))
+sample=0
+points=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --store) [ $# -gt 1 ] || die "$usage"; store=$2; shift ;;
+        --seed) [ $# -gt 1 ] || die "$usage"; seed=$2; shift ;;
+        --sample) [ $# -gt 1 ] || die "$usage"; sample=$2; shift ;;
+        -*) die "$usage" ;;
+        *) points+=("$1") ;;
+    esac
+    shift
+done
+[[ $seed =~ ^[0-9]+$ && $sample =~ ^[0-9]+$ && $store =~ ^(redis|postgres|cassandra)$ ]] || die "$usage"
+
+need_packages perl
+case $store in
+    postgres) need_packages postgresql ;;
+    cassandra) need_packages faketime ;;
+    *) need_packages redis-server ;;
+esac
+if [ -z "${NGINX_BINARY:-}" ]; then
+    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target/fail-points} RATELIMIT_PROFILE=checked RATELIMIT_FAIL_POINTS=1
+    "$root/scripts/build.sh"
+    NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
+    NGINX_MODULE=$(realpath "$CARGO_TARGET_DIR")/checked/lib$name.so
+fi
+unset RATELIMIT_FAIL_POINTS
+export PORT=${PORT:-20100} TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=${NGINX_MODULE:-}
+exec perl "$root/scripts/faults/faults.pl" "$root" "$store" "$seed" "$sample" "${points[@]}"
