@@ -32,6 +32,8 @@ options=()
 
 say "building the module for nginx $version ($source_dir)"
 cd "$root"
+# shellcheck source=flags.sh
+[ "$profile" != release ] || source scripts/flags.sh
 NGINX_SOURCE_DIR=$source_dir NGINX_BUILD_DIR=$build_dir cargo rustc --profile "$profile" --locked \
     "${features[@]}" --lib --crate-type cdylib "${options[@]}"
 module=$(realpath "${CARGO_TARGET_DIR:-target}")/$profile/lib$name.so

@@ -234,6 +234,18 @@ nginx_test() {
     fi
 }
 
+# copy_sources DIR: copies the repository, without what is built.
+copy_sources() {
+    mkdir -p "$1"
+    if [ -e .git ]; then
+        git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
+            [ ! -e "$file" ] || printf '%s\0' "$file"
+        done | tar -c --null -T - | tar -x -C "$1"
+    else
+        tar -c --exclude=./target . | tar -x -C "$1"
+    fi
+}
+
 port_in_use() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # free_port FIRST LAST

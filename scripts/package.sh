@@ -14,6 +14,7 @@
 #   RATELIMIT_REVISION      the revision of the packages: default 1
 #   RATELIMIT_PROFILE       as for scripts/build.sh
 #   RATELIMIT_CONVERT       a ratelimit-convert that is built already
+#   SOURCE_DATE_EPOCH       the time of the packages: default that of the last commit
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -68,18 +69,6 @@ built() {
 # The options of cargo tree for the crates in the module.
 crate_features() { [ -z "$light" ] || printf -- '--no-default-features --features nginx,redis,postgres,tls\n'; }
 
-# copy_sources DIR: copies the repository, without what is built.
-copy_sources() {
-    mkdir -p "$1"
-    if [ -e .git ]; then
-        git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
-            [ ! -e "$file" ] || printf '%s\0' "$file"
-        done | tar -c --null -T - | tar -x -C "$1"
-    else
-        tar -c --exclude=./target . | tar -x -C "$1"
-    fi
-}
-
 # debian_directory DIR PACKAGE NGINX: makes DIR/debian of contrib/debian, for a module of this name; NGINX are the packages
 # of nginx to build with.
 debian_directory() {
@@ -101,7 +90,7 @@ debian_directory() {
 # The time of the last change, so that the same source makes the same package.
 source_date() {
     local seconds
-    seconds=$(git log -1 --format=%ct 2>/dev/null) || seconds=$(stat -c %Y CHANGELOG.md)
+    seconds=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null)} || seconds=$(stat -c %Y CHANGELOG.md)
     date -R -u -d "@$seconds"
 }
 
@@ -135,7 +124,11 @@ debian() {
         kind=-B
     elif [ -z "${RATELIMIT_CONVERT:-}" ]; then
         say 'building ratelimit-convert'
-        cargo build -q --profile fast --locked --no-default-features --features convert --bin ratelimit-convert
+        (
+            # shellcheck source=flags.sh
+            source scripts/flags.sh
+            cargo build -q --profile fast --locked --no-default-features --features convert --bin ratelimit-convert
+        )
         export RATELIMIT_CONVERT=$root/target/fast/ratelimit-convert
     fi
     debian_packages "$out/debian$light" "libnginx-mod-http-rate-limiting$light" \
@@ -169,10 +162,13 @@ tarball() {
     done
     need_packages jq
     RATELIMIT_FEATURES=$(crate_features) contrib/debian/crates.sh >"$dir/crates"
+    RATELIMIT_FEATURES=$(crate_features) contrib/debian/crates.sh --sbom >"$dir/sbom.cdx.json"
+    cp "$dir/sbom.cdx.json" "$dir.cdx.json"
     cp -r LICENSE CHANGELOG.md README.md docs lua src/api/ngx_rate_limiting.h scripts/ratelimitctl "$dir"
-    tar -C "$out" --owner=0 --group=0 --sort=name -czf "$dir.tar.gz" "$title"
+    tar -C "$out" --owner=0 --group=0 --mode=go=rX,u+rw --mtime="$(source_date)" --sort=name -c "$title" |
+        gzip -9n >"$dir.tar.gz"
     rm -r "$dir"
-    printf '%s\n' "$dir.tar.gz"
+    printf '%s\n' "$dir.tar.gz" "$dir.cdx.json"
 }
 
 case $#:${1:-} in

@@ -113,6 +113,7 @@ dynamic() {
     configured "$1" "--add-dynamic-module=$root"
     make -f objs/Makefile modules
     cd "$root"
+    scripts/check-binary.sh checked "$OLDPWD/objs/$name.so"
     run_once "$2" "$OLDPWD/objs/$name.so"
 }
 
@@ -123,6 +124,7 @@ static() {
     grep -A1 "&$name," objs/ngx_modules.c | grep -q '&ngx_http_realip_module,'
     make -j"$(nproc)"
     cd "$root"
+    scripts/check-binary.sh nginx "$OLDPWD/objs/nginx" "$CARGO_TARGET_DIR/checked/$name.o"
     run_once "$OLDPWD/objs/nginx" ""
 }
 
@@ -218,6 +220,8 @@ check chaos-cassandra "static-debian cassandra" chaos "${debian[@]}" cassandra 1
 check converge "build-debian build-tests" converge "${debian[@]}"
 tests nginx-blocks-debian build-debian scripts/check-nginx-blocks.sh "${debian[@]}" docs/*.md README.md
 tests nginx-blocks-second build-second-checked scripts/check-nginx-blocks.sh "${second[@]}" docs/*.md README.md
+tests binary-debian build-debian scripts/check-binary.sh release "$debian_module"
+tests binary-second build-second-checked scripts/check-binary.sh checked "$second_module"
 check run-debian build-debian run_once "${debian[@]}"
 check run-cluster-debian build-debian run_once "${debian[@]}" --cluster
 check run-second build-second-checked run_once "${second[@]}"

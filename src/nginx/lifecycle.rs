@@ -341,6 +341,12 @@ unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
 mod exports {
     use super::*;
 
+    // nginx finds the modules by the tables below, so that a `.so` need not export them, too.
+    core::arch::global_asm!(
+        ".globl ngx_http_rate_limiting_module, ngx_http_rate_limiting_filter_module",
+        ".hidden ngx_http_rate_limiting_module, ngx_http_rate_limiting_filter_module",
+    );
+
     /// Array of C strings.
     #[repr(transparent)]
     pub(super) struct Names<const N: usize>([*const c_char; N]);
