@@ -28,7 +28,7 @@ dynamic=$(readelf -dW "$file")
 if [ "$kind" = nginx ]; then
     same 'the global symbols are the modules and the C interface' \
         "$(printf '%s\n' ngx_http_rate_limiting_filter_module ngx_http_rate_limiting_module ngx_rate_limiting_api)" \
-        "$(nm -g --defined-only "$3" | awk '{ print $3 }' | LC_ALL=C sort)"
+        "$(readelf -sW "$3" | awk '$5 ~ /GLOBAL|WEAK/ && $7 != "UND" { print $8 }' | LC_ALL=C sort)"
     lacks 'no group of sections is shared with others' '^ *\[' "$(readelf -gW "$3" 2>/dev/null)"
     has 'it exports the C interface' ' ngx_rate_limiting_api$' "$(nm -D --defined-only "$file")"
     has 'it is position-independent' '^Elf file type is DYN' "$segments"
