@@ -56,7 +56,7 @@ static void *base_of(void *address) {
 
 /* Whether nginx, which the caller is, is at work for the module. */
 static int is_for_the_module(void *caller) {
-    void *frames[DEPTH], *module = base_of(dlsym(RTLD_DEFAULT, "ngx_http_rate_limiting_module"));
+    void *frames[DEPTH], *module = base_of(dlsym(RTLD_DEFAULT, "ngx_rate_limiting_api"));
     int count, i;
 
     if (base_of(caller) != base_of((void *)getauxval(AT_ENTRY))) {
