@@ -113,6 +113,12 @@ sub seen {
     return map { $_ => 1 } @seen;
 }
 
+# Kills a worker of the first node. The other one may have been hit just now, and have no successor yet.
+sub kill_worker {
+    my @workers = $node->workers;
+    kill KILL => $workers[$round % @workers] if @workers;
+}
+
 # Makes requests to both nodes until a worker of the first one reaches the point, and is hit there. Then compares.
 sub try {
     my ($point, $action) = @_;
@@ -127,7 +133,7 @@ sub try {
     my $patience = (grep {/ at \Q$point\E\z/} @missed) ? 1 : PATIENCE;
     my ($process, $deadline) = (0, time + $patience);
     # Some points are reached only after a loss: of the store's data, or of a worker that holds leases.
-    my @losses = ([0.7, sub { flush(); $kind = 'losing' }], [1.4, sub { kill KILL => ($node->workers)[$round % 2] }]);
+    my @losses = ([0.7, sub { flush(); $kind = 'losing' }], [1.4, \&kill_worker]);
     my $started = time;
     until (($process = hit()) || time > $deadline) {
         if (@losses && time > $started + $losses[0][0]) { (shift @losses)->[1]->() }
