@@ -127,11 +127,7 @@ server_version() {
 }
 
 need_packages perl
-case $store in
-    postgres) need_packages postgresql ;;
-    cassandra) need_packages faketime ;;
-    *) need_packages redis-server ;;
-esac
+need_store_packages "$store"
 if [ -z "${NGINX_BINARY:-}" ]; then
     "$root/scripts/build.sh"
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)

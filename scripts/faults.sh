@@ -38,11 +38,7 @@ done
 [[ $seed =~ ^[0-9]+$ && $sample =~ ^[0-9]+$ && $store =~ ^(redis|postgres|cassandra)$ ]] || die "$usage"
 
 need_packages perl
-case $store in
-    postgres) need_packages postgresql ;;
-    cassandra) need_packages faketime ;;
-    *) need_packages redis-server ;;
-esac
+need_store_packages "$store"
 if [ -z "${NGINX_BINARY:-}" ]; then
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target/fail-points} RATELIMIT_PROFILE=checked RATELIMIT_FAIL_POINTS=1
     "$root/scripts/build.sh"

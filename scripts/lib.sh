@@ -49,6 +49,15 @@ need_packages() {
     apt_install "${missing[@]}"
 }
 
+# need_store_packages STORE: those of the servers that scripts/chaos.sh and scripts/faults.sh start.
+need_store_packages() {
+    case $1 in
+        postgres) need_packages postgresql ;;
+        cassandra) need_packages faketime ;;
+        *) need_packages redis-server ;;
+    esac
+}
+
 # Without starting services: a freshly installed nginx would take port 80.
 apt_install() (
     policy=/usr/sbin/policy-rc.d

@@ -4,8 +4,8 @@
 #   scripts/loop.sh [--times N] [--jobs N] [NAME...]
 #
 # A NAME is a file of t/, or `cargo-test`, the tests of the crate; without one, all of them. Each is run N times (10),
-# and four jobs at once. A failure ends nothing: target/loop/ keeps the output of every run, and the last lines say
-# which tests failed how often.
+# and four jobs at once. A failure ends nothing: target/loop/ keeps the output of every run, and the last lines
+# name the runs that failed.
 #
 #   NGINX_BINARY   another nginx than 1.28, with NGINX_MODULE, the .so for it; only `cargo-test` is built then
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -40,7 +40,6 @@ compile() {
     done &
 }
 
-need_rust
 test_packages
 if [ -z "${NGINX_BINARY:-}" ]; then
     tree=$(crate_nginx)

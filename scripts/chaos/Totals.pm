@@ -1,5 +1,5 @@
-# The counts of counters in the store and in each node, and their comparison with the ledger of clients. A process for each node asks it, since a comparison of twenty
-# nodes, one after another, would take minutes.
+# The counts of counters in the store and in each node, and their comparison with the ledgers of clients. A process for
+# each node asks it, since a comparison of twenty nodes, one after another, would take minutes.
 
 package Totals;
 
