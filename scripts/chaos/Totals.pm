@@ -13,6 +13,14 @@ use POSIX ();
 use Load;
 use Node;
 
+my $test = $$;
+my @asking;
+
+END {
+    local $?;
+    if ($$ == $test) { kill KILL => @asking }
+}
+
 # Returns the counts of a round's counters in the store and in each node, in thousandths, by name.
 # For counters without totals in the store, uses the answer of the first node.
 sub found {
@@ -36,6 +44,7 @@ sub found {
         }
         close $answer or die "node $number could not be asked\n";
     }
+    @asking = ();
     $found{$_}{store} //= Load::has_total($_) ? 0 : $found{$_}{1} for @names;
     return \%found;
 }
@@ -44,6 +53,7 @@ sub found {
 sub ask {
     my ($node, @names) = @_;
     defined(my $pid = open my $answer, '-|') or die "cannot fork: $!\n";
+    push @asking, $pid if $pid;
     return $answer if $pid;
     my $done = eval {
         for my $name (@names) {

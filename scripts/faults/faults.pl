@@ -5,12 +5,11 @@ use warnings;
 
 use File::Temp qw(tempdir);
 use FindBin;
-use IO::Select;
 use List::Util qw(shuffle uniq);
-use POSIX ();
 use Time::HiRes qw(sleep time);
 
-use lib "$FindBin::Bin/../chaos", "$FindBin::Bin/../../t/lib";
+use lib $FindBin::Bin, "$FindBin::Bin/../chaos", "$FindBin::Bin/../../t/lib";
+use Alone;
 use CassandraStore;
 use Cluster;
 use Load;
@@ -27,8 +26,12 @@ use constant {
 };
 
 $| = 1;
-$SIG{INT}  = $SIG{TERM} = sub { exit 130 };
 $SIG{PIPE} = 'IGNORE';
+
+# The status of a run that a signal ends. Where the signal arrives, `$?` may be local.
+my $ended;
+$SIG{INT} = $SIG{TERM} = sub { exit($ended = 130) };
+END { $? = $ended if $ended }
 
 my ($root, $name, $seed, $sample, @only) = @ARGV;
 srand $seed;
@@ -42,22 +45,13 @@ my $orders  = "$files/orders";
 my $round   = 0;
 my (@troubles, @missed, %made, %requests);
 
-# Limits without a store, of the first node alone. In `refused`, what the first three have admitted is refunded.
-my %algorithms = (
-    moving  => 'alone limit=100000/366d window=moving',
-    elastic => 'alone limit=1000000/366d window=elastic',
-    bucket  => 'alone rate=1/366d burst=999999',
-);
-my %alone = (alone => join '; ratelimit ', map { $algorithms{$_} } sort keys %algorithms);
-$alone{refused} = "$alone{alone}; ratelimit alone limit=20/366d window=fixed";
-
 write_orders(0, 0, 0, '');
 $cluster->{store}->keep(1);
 $cluster->{sync_rate}{$_} = 0.1 for $cluster->numbers;
 my %conf = $cluster->configuration(1);
 $cluster->start_node(1,
     environment => {RATELIMIT_FAIL_POINTS => $orders}, http => "$conf{http} ratelimit_namespace alone { }",
-    rules => {%{$conf{rules}}, %alone, map { ("ask-$_" => "$algorithms{$_} cost=0") } keys %algorithms},
+    rules => {%{$conf{rules}}, Alone::rules()},
 );
 $cluster->start_node(2);
 $cluster->settle;
@@ -68,7 +62,7 @@ my @faults = map { my $point = $_; map { [$point, $_] } qw(stop kill delay) } gr
 @faults = grep { my $fault = $_; grep { $fault->[0] =~ /\A(?:$_)\z/ } @only } @faults if @only;
 @faults = (shuffle @faults)[0 .. $sample - 1] if $sample && $sample < @faults;
 for my $fault (@faults) {
-    try(@$fault);
+    eval { try(@$fault); 1 } or push @troubles, "$fault->[1] at $fault->[0]: $@";
     last if @troubles;
 }
 check_points() if !@only && !$sample && !@troubles;
@@ -128,7 +122,7 @@ sub try {
         Load->new(node => $cluster->{node}{$_}, prefix => "r$round", connections => 4, rate => 100,
             seed => $seed + 10 * $round + $_, file => "$files/$round-$_", calm => 0.2)
     } $cluster->numbers;
-    my @alone = map { start_alone() } 1, 2;
+    my @alone = map { Alone->new(node => $node, key => "r$round", file => "$files/$round-alone-$_") } 1, 2;
     write_orders(1, 0, ORDERS->{$action}, $point);
     my $patience = (grep {/ at \Q$point\E\z/} @missed) ? 1 : PATIENCE;
     my ($process, $deadline) = (0, time + $patience);
@@ -150,13 +144,18 @@ sub try {
     my $error = $@;
     kill CONT => $process if $process && $action eq 'stop';
     $_->stop for @loads;
-    my @counted = map { $_->() } @alone;
+    my ($admitted, $open) = (0, 0);
+    for my $alone (@alone) {
+        my @of = $alone->stop;
+        $admitted += $of[0];
+        $open     += $of[1];
+    }
     my $ledger = Totals::sum_of(map { $_->ledger } @loads);
     push @troubles, "$action at $point: $error" if !$done;
     push @missed, "$action at $point" if !$process;
     $made{$action}++ if $process;
     compare("$action at $point", $ledger, $kind) if $done;
-    compare_alone("$action at $point", @counted) if $done;
+    push @troubles, map {"$action at $point: $_"} Alone::wrong($node, "r$round", $admitted, $open) if $done;
     for my $namespace (keys %{$ledger->{requests}}) {
         my $requests = $ledger->{requests}{$namespace};
         $requests{$_} += $requests->{$_} for keys %$requests;
@@ -171,50 +170,6 @@ sub flush {
     return $server->{present}->cli('FLUSHALL') if $name eq 'redis';
     return $server->{server}->flush            if $name eq 'postgres';
     $server->ask("TRUNCATE $_") for $server->tables;
-}
-
-# Starts a process that makes requests under the limits of the first node alone, one after another. Returns a function
-# that stops it, and returns the numbers of admitted requests, and of those without an answer, by location.
-sub start_alone {
-    pipe my $end, my $ender or die "cannot make a pipe: $!\n";
-    defined(my $pid = open my $results, '-|') or die "cannot fork: $!\n";
-    if ($pid == 0) {
-        close $ender;
-        my ($number, %count) = (0);
-        until (IO::Select->new($end)->can_read(0.005)) {
-            my $location = (sort keys %alone)[$number++ % 2];
-            my ($status) = $node->get($location => "r$round");
-            $count{"$location $status"}++;
-        }
-        print map {"$count{$_} $_\n"} keys %count;
-        STDOUT->flush;
-        POSIX::_exit(0);
-    }
-    close $end;
-    return sub {
-        syswrite $ender, '.';
-        local $?;
-        my %count = map { /^(\d+) (.*)/ ? ($2 => $1) : () } <$results>;
-        close $results;
-        return \%count;
-    };
-}
-
-# Compares the counts of the first node with the answers.
-sub compare_alone {
-    my ($fault, @counted) = @_;
-    my ($least, $open) = (0, 0);
-    for my $count (@counted) {
-        for my $outcome (keys %$count) {
-            if    ($outcome =~ / 200\z/)   { $least += $count->{$outcome} }
-            elsif ($outcome !~ / 429\z/) { $open  += $count->{$outcome} }
-        }
-    }
-    for my $algorithm (sort keys %algorithms) {
-        my $count = $node->rate("ask-$algorithm" => "r$round");
-        push @troubles, "$fault: $algorithm: $least, and $open without an answer; counted: $count"
-            if $count < $least || $count > $least + $open;
-    }
 }
 
 # Waits until another worker syncs and serves as the broker, while one is stopped: a hit that it counts is in the store,
