@@ -53,6 +53,12 @@ library_pages() {
         cargo doc --locked --profile checked --no-default-features --no-deps
 }
 
+# under_valgrind FILE...: some of t/, with the module that is built already.
+under_valgrind() {
+    NGINX_MODULE=$second_module TEST_NGINX_PORT=$PORT TEST_NGINX_SERVROOT=$TMPDIR/servroot \
+        scripts/sanitize.sh valgrind "$@"
+}
+
 # run_once BINARY MODULE OPTION...
 run_once() {
     NGINX_BINARY=$1 NGINX_MODULE=$2 scripts/run.sh --once "${@:3}"
@@ -207,6 +213,7 @@ tests nginx-blocks-debian build-debian scripts/check-nginx-blocks.sh "${debian[@
 tests nginx-blocks-second build-second-checked scripts/check-nginx-blocks.sh "${second[@]}" docs/*.md README.md
 tests binary-debian build-debian scripts/check-binary.sh release "$debian_module"
 tests binary-second build-second-checked scripts/check-binary.sh checked "$second_module"
+tests valgrind build-second-checked patient under_valgrind t/elastic.t t/metrics.t
 check run-debian build-debian run_once "${debian[@]}"
 check run-cluster-debian build-debian run_once "${debian[@]}" --cluster
 check run-second build-second-checked run_once "${second[@]}"
