@@ -130,8 +130,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Finds the slot of `counter`, or inserts it without hits, but not in place of a counter with
-    /// hits of this node in windows that matter. `None` if there is no such slot, or it is
-    /// contended.
+    /// hits of this node in windows that matter. `None` if there is no such slot.
     pub(crate) fn insert_gently(
         &self,
         counter: &Counter,
@@ -143,7 +142,9 @@ impl<'m> CounterTable<'m> {
             ClaimCost::Evicted(Evicted::Sent, ..) => {
                 !has_local_hits(victim.slot, victim.meta, clock.now())
             }
-            ClaimCost::Evicted(Evicted::Unsent, ..) | ClaimCost::Busy => false,
+            // It may be this counter's, of a process that was stopped or killed.
+            ClaimCost::Busy => true,
+            ClaimCost::Evicted(Evicted::Unsent, ..) => false,
         };
         let first = Hits::ZERO;
         let (home, new) = (Home::of(id, &self.parts)?, NewCounter { counter, id, first });

@@ -38,6 +38,13 @@ impl Fixture {
         }
         changes
     }
+
+    /// Records hits that other nodes have counted in the current window, as a sync does.
+    fn record_others(&self, key: &[u8], count: i64) {
+        let (table, now) = (&self.shared.table, self.clock.now());
+        let counter = table.make_room_for(&self.counter, table.key(key), &self.clock).unwrap();
+        table.set_remote(counter, now.0 / SIZE, hits(count), now, HELD).unwrap();
+    }
 }
 
 /// Returns a key of `len` bytes, different for each `n`.
@@ -214,6 +221,33 @@ fn a_process_that_is_stopped_drops_no_name_that_came_later() {
         assert_eq!(change.windows, [WindowChange { number, local: hits(7), pushed: local }]);
     }
     assert!(is_same_slot > 0, "another slot each time");
+}
+
+#[test]
+fn hits_of_others_are_recorded_while_a_stopped_process_inserts_the_counter() {
+    let fixture = Fixture::new(1 << 20);
+    let process = Process::start(|| {
+        fail::pause_at("insert.tagged", 1);
+        fixture.add(b"a", 1);
+    });
+    assert!(process.wait_for_stop());
+    fixture.record_others(b"a", 10);
+    assert_eq!(fixture.current(b"a"), hits(10));
+    process.signal(libc::SIGCONT);
+    assert_eq!(process.wait(), None);
+    assert_eq!(fixture.current(b"a"), hits(11));
+}
+
+#[test]
+fn hits_of_others_are_recorded_after_a_process_died_that_inserted_the_counter() {
+    let fixture = Fixture::new(1 << 20);
+    let process = Process::start(|| {
+        fail::arm("insert.tagged", 1);
+        fixture.add(b"a", 1);
+    });
+    assert_eq!(process.wait(), Some(libc::SIGABRT));
+    fixture.record_others(b"a", 10);
+    assert_eq!(fixture.current(b"a"), hits(10));
 }
 
 #[test]
