@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Stops, kills and delays a worker of nginx at each fail point, in turn, under traffic, and compares the totals of the
+# Stops, kills and delays a process of nginx at each fail point, in turn, under traffic, and compares the totals of the
 # store and of two nodes with a ledger of all requests after each.
 #
 #   scripts/faults.sh [--store redis|postgres|cassandra] [--seed N] [--sample N] [POINT...]
 #
 # A worker that is stopped (SIGSTOP) at a point goes on after another worker has pushed a hit to the store, and has asked
-# it about a request. A killed one is replaced by nginx's master. A delayed one sleeps for 0.3 s. Traffic and comparison
-# are those of scripts/chaos.sh.
+# it about a request. A killed one is replaced by nginx's master. A delayed one sleeps for 0.3 s. A master that is killed
+# in a reload is started again, after its workers have ended. Traffic and comparison are those of scripts/chaos.sh.
 #
-# The module is built with `--cfg fail_points`. scripts/faults/elsewhere lists the points that no worker reaches here, and
-# says which test covers each. A point that is neither reached nor listed is an error.
+# Until a point is reached, the store loses all data, a worker is killed while it pushes, and the node is reloaded with
+# other namespaces, again and again.
 #
-# A point that is not reached soon is tried after the store has lost all data, and after a worker was killed.
+# The module is built with `--cfg fail_points`. scripts/faults/elsewhere lists the points that no process reaches here,
+# and says which test covers each. A point that is neither reached nor listed is an error of a run of all points.
 #
 #   --sample N     make only N faults, drawn by the seed
 #   POINT          make only the faults at these points, which are patterns

@@ -40,6 +40,13 @@ build_second_checked() {
     cp "target/checked/lib$name.so" "$second_module"
 }
 
+# The same directory is used once more, so that dependencies are compiled once.
+build_fail_points() {
+    RATELIMIT_FAIL_POINTS=1 RATELIMIT_PROFILE=checked for_second scripts/build.sh
+    mkdir -p target/fail-points
+    cp "target/checked/lib$name.so" target/fail-points
+}
+
 # loom OPTION...: optimized, but not as a whole.
 loom() {
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=off \
@@ -67,6 +74,12 @@ run_once() {
 # Half a minute of faults, always the same: with Redis all kinds, with other stores nearly all.
 chaos() {
     NGINX_BINARY=$1 NGINX_MODULE=$2 scripts/chaos.sh --store "$3" --seed "$4" 0.5
+}
+
+# A worker at some of the fail points, always the same.
+faults() {
+    NGINX_BINARY=${second[0]} NGINX_MODULE=$root/target/fail-points/lib$name.so \
+        scripts/faults.sh --store "$1" --seed "$2" --sample "$3"
 }
 
 # None of ten nodes loses a hit.
@@ -191,8 +204,10 @@ check clippy-nginx "clippy nginx-debian" \
 # The documentation for programs without nginx.
 check rustdoc clippy-nginx library_pages
 check dynamic-second rustdoc patient dynamic "$second_tree" "${second[0]}"
+step build-fail-points dynamic-second build_fail_points
+check faults-redis build-fail-points faults redis 37 12
 # The last one: nothing is left that it would have to give way to.
-tests static-second dynamic-second static_without_cassandra "$second_tree"
+tests static-second build-fail-points static_without_cassandra "$second_tree"
 # In the first row again, with a copy of what dependencies were compiled to.
 step own-checked "build-loom build-second-checked" own_checked
 check dynamic-debian own-checked patient with_own_checked dynamic "$debian_tree" "${debian[0]}"

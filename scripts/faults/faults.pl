@@ -9,21 +9,17 @@ use List::Util qw(shuffle uniq);
 use Time::HiRes qw(sleep time);
 
 use lib $FindBin::Bin, "$FindBin::Bin/../chaos", "$FindBin::Bin/../../t/lib";
-use Alone;
 use CassandraStore;
 use Cluster;
 use Load;
 use Node;
 use PostgresStore;
 use RedisStore;
+use Target;
 use Totals;
 
-use constant {
-    # The orders of src/table/words/fail_driver.rs: milliseconds of a delay, and what stands for the others.
-    ORDERS => {kill => 0, stop => 0xffffffff, delay => 300},
-    # Seconds after which a point counts as not reached.
-    PATIENCE => 6,
-};
+# Seconds after which a point counts as not reached.
+use constant PATIENCE => 8;
 
 $| = 1;
 $SIG{PIPE} = 'IGNORE';
@@ -41,19 +37,13 @@ my $begin   = time;
 my $cluster = Cluster->new(nodes => 2, port => $ENV{PORT} // 17000, store => $store);
 my $node    = $cluster->{node}{1};
 my $files   = tempdir('faults-XXXXXX', TMPDIR => 1, CLEANUP => 1);
-my $orders  = "$files/orders";
 my $round   = 0;
-my (@troubles, @missed, %made, %requests);
+my (@troubles, @missed, %made, %requests, %is_of_master);
 
-write_orders(0, 0, 0, '');
 $cluster->{store}->keep(1);
 $cluster->{sync_rate}{$_} = 0.1 for $cluster->numbers;
-my %conf = $cluster->configuration(1);
-$cluster->start_node(1,
-    environment => {RATELIMIT_FAIL_POINTS => $orders}, http => "$conf{http} ratelimit_namespace alone { }",
-    rules => {%{$conf{rules}}, Alone::rules()},
-);
-$cluster->start_node(2);
+my $target = Target->new(cluster => $cluster, files => $files);
+$cluster->start_node(2, server => Target::api());
 $cluster->settle;
 
 my %reason = reasons();
@@ -83,85 +73,76 @@ sub reasons {
     return map { /^([a-z]\S*)\s+(.+)/ ? ($1 => $2) : () } <$file>;
 }
 
-sub write_orders {
-    my ($left, $process, $millis, $point) = @_;
-    # In place, since workers have mapped the file. The number of passes is written last.
-    open my $file, -e $orders ? '+<' : '+>', $orders or die "cannot write: $!\n";
-    for my $part ([4, pack 'L L x52 a64', $process, $millis, $point], [0, pack 'L', $left]) {
-        sysseek $file, $part->[0], 0;
-        syswrite $file, $part->[1];
-    }
-    close $file;
-}
-
-# Returns the process that was hit, or 0.
-sub hit {
-    open my $file, '<', $orders or die "cannot read: $!\n";
-    sysread $file, my $text, 8;
-    return (unpack 'L L', $text)[1];
-}
-
-sub seen {
-    open my $file, '<', "$orders.seen" or return;
-    chomp(my @seen = <$file>);
-    return map { $_ => 1 } @seen;
-}
-
-# Kills a worker of the first node. The other one may have been hit just now, and have no successor yet.
-sub kill_worker {
-    my @workers = $node->workers;
-    kill KILL => $workers[$round % @workers] if @workers;
-}
-
-# Makes requests to both nodes until a worker of the first one reaches the point, and is hit there. Then compares.
+# Makes requests to both nodes until a process of the first one reaches the point, and is hit there. Then compares.
 sub try {
     my ($point, $action) = @_;
-    my $kind = 'keeping';
     $round++;
     my @loads = map {
         Load->new(node => $cluster->{node}{$_}, prefix => "r$round", connections => 4, rate => 100,
             seed => $seed + 10 * $round + $_, file => "$files/$round-$_", calm => 0.2)
     } $cluster->numbers;
-    my @alone = map { Alone->new(node => $node, key => "r$round", file => "$files/$round-alone-$_") } 1, 2;
-    write_orders(1, 0, ORDERS->{$action}, $point);
-    my $patience = (grep {/ at \Q$point\E\z/} @missed) ? 1 : PATIENCE;
-    my ($process, $deadline) = (0, time + $patience);
-    # Some points are reached only after a loss: of the store's data, or of a worker that holds leases.
-    my @losses = ([0.7, sub { flush(); $kind = 'losing' }], [1.4, \&kill_worker]);
-    my $started = time;
-    until (($process = hit()) || time > $deadline) {
-        if (@losses && time > $started + $losses[0][0]) { (shift @losses)->[1]->() }
-        sleep 0.01;
-    }
-    write_orders(0, $process, 0, '') if !$process;
+    my $end_clients = $target->clients($round);
+    my ($process, $fault, $kind) = reach($point, $action);
+    my $is_master = $process == $node->{master};
+    $is_of_master{$point} = 1 if $is_master;
     my $done = eval {
-        die "the master reached $point\n" if $process == $node->{master};
-        taken_over($process) if $process && $action eq 'stop';
-        $node->wait_for('a new worker', sub { $node->settled($process) }) if $process && $action eq 'kill';
+        taken_over($process, $is_master) if $process && $action eq 'stop';
         sleep 0.3 if $process && $action eq 'delay';
+        if ($process && $action eq 'kill') {
+            if ($is_master) { $target->restart }
+            else { $node->wait_for('a new worker', sub { $node->settled($process) }) }
+        }
         1;
     };
     my $error = $@;
     kill CONT => $process if $process && $action eq 'stop';
+    $target->wait_for_reload;
     $_->stop for @loads;
-    my ($admitted, $open) = (0, 0);
-    for my $alone (@alone) {
-        my @of = $alone->stop;
-        $admitted += $of[0];
-        $open     += $of[1];
-    }
     my $ledger = Totals::sum_of(map { $_->ledger } @loads);
-    push @troubles, "$action at $point: $error" if !$done;
+    # With a master in a reload, counts without a store are lost, and hits that were not pushed yet: workers of the former
+    # configuration do not sync any more.
+    my $is_lost = $is_master && $action eq 'kill';
+    my @wrong = $end_clients->($done && !$is_lost);
+    push @troubles, "$fault: $error" if !$done;
     push @missed, "$action at $point" if !$process;
     $made{$action}++ if $process;
-    compare("$action at $point", $ledger, $kind) if $done;
-    push @troubles, map {"$action at $point: $_"} Alone::wrong($node, "r$round", $admitted, $open) if $done;
+    compare($fault, $ledger, $kind, $is_lost) if $done;
+    push @troubles, map {"$fault: $_"} @wrong;
     for my $namespace (keys %{$ledger->{requests}}) {
         my $requests = $ledger->{requests}{$namespace};
         $requests{$_} += $requests->{$_} for keys %$requests;
     }
     printf "%4d of %d: %s at %s: %s\n", $round, scalar @faults, $action, $point,
-        @troubles ? 'WRONG' : $process ? 'exact' : 'not reached';
+        @troubles ? 'WRONG' : $process ? ($is_master ? 'exact, of the master' : 'exact') : 'not reached';
+}
+
+# Waits until a process is hit at the point. Returns the process, or 0; the fault in words; and whether the store was
+# `keeping` its data, or `losing` it.
+sub reach {
+    my ($point, $action) = @_;
+    my ($fault, $kind)   = ("$action at $point", 'keeping');
+    # Some points are reached only after a loss of the store's data, the end of a worker that holds leases, or a reload.
+    my @losses = (
+        [0.7, 'a loss', sub { flush(); $kind = 'losing' }],
+        [1.4, 'a kill', sub { $target->kill_worker; $target->order(1, 0, $action, $point) }],
+    );
+    # A master that is killed takes what its node has not restored yet with it.
+    my @reloads  = map { [$_, 'a reload', sub { $cluster->settle; $target->reload }] } 2, 3, 4, 5;
+    my @events   = $is_of_master{$point} ? map({ [$_->[0] - 1.5, @$_[1, 2]] } @reloads) : (@losses, @reloads);
+    my $patience = (grep {/ at \Q$point\E\z/} @missed) ? 5 : PATIENCE;
+    my $started  = time;
+    $target->order(1, 0, $action, $point);
+    until ($target->hit || time > $started + $patience) {
+        if (@events && time > $started + $events[0][0]) {
+            my (undef, $what, $make) = @{shift @events};
+            $make->();
+            $fault .= ", after $what";
+        }
+        sleep 0.01;
+    }
+    my $process = $target->hit;
+    $target->order(0, $process, $action, '') if !$process;
+    return ($process, $fault, $kind);
 }
 
 # Makes the store lose all data. Living nodes restore what they have counted.
@@ -173,12 +154,13 @@ sub flush {
 }
 
 # Waits until another worker syncs and serves as the broker, while one is stopped: a hit that it counts is in the store,
-# and the store decides about a request.
+# and the store decides about a request. While a master is stopped in a reload, nobody syncs.
 sub taken_over {
-    my ($process) = @_;
-    $node->wait_for('a stopped worker', sub { state_of($process) eq 'T' });
+    my ($process, $is_master) = @_;
+    $node->wait_for('a stopped process', sub { state_of($process) eq 'T' });
     my $mark = "mark-$round";
     Cluster::hit_for_sure($node, $mark);
+    return if $is_master;
     $node->wait_for('the push of another worker', sub { $cluster->{store}->total(api => $mark) });
     return if !grep { $_ eq 'now' } @Cluster::NAMESPACES;
     $node->wait_for('a decision', sub { $node->hit('ask-now-366d' => $mark) eq '200' });
@@ -186,14 +168,14 @@ sub taken_over {
 
 # Compares the store and both nodes with the ledger, until they agree, and once more.
 sub compare {
-    my ($fault, $ledger, $kind) = @_;
+    my ($fault, $ledger, $kind, $is_lost) = @_;
     my $counters = $ledger->{counters};
     for my $time (1, 2) {
         my ($deadline, $found, $bounds, @wrong) = (time + 20);
         do {
             eval { $cluster->settle; 1 } or return push @troubles, "$fault: nodes do not sync: $@";
             $found  = Totals::found($cluster, $round, $counters);
-            $bounds = {map { $_ => [Totals::bounds($cluster, $_, $counters->{$_}, $kind, 0)] } keys %$found};
+            $bounds = {map { $_ => [Totals::bounds($cluster, $_, $counters->{$_}, $kind, $is_lost)] } keys %$found};
             @wrong  = Totals::wrong($cluster, $bounds, $found);
         } while (@wrong && time < $deadline);
         for my $counter (@wrong) {

@@ -1,11 +1,14 @@
 //! Counters that are due early, and the worker that is woken.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::{Hits, hits};
 use crate::policy::window::{Clock as _, UnixMillis};
+
 use crate::table::zone::lease::HELD;
+use crate::table::zone::near_cell::NearWord;
 use crate::table::*;
 use crate::testing::table::{Fixture, SharedTable, die_everywhere};
 
@@ -55,6 +58,12 @@ impl Near {
 
     fn has_due(&self) -> bool {
         self.table().has_due(self.fixture.counter.namespace())
+    }
+
+    /// Returns whether a cell has a due counter, even if that is gone.
+    fn has_any_cell(&self) -> bool {
+        let cells = self.table().parts.near.iter();
+        cells.map(|cell| NearWord(cell.counter.load(Ordering::Acquire))).any(NearWord::is_due)
     }
 
     fn take_due(&self) -> Vec<(usize, u64)> {
@@ -302,6 +311,27 @@ fn a_worker_that_dies_while_it_reports_a_due_counter_does_no_harm() {
         near.hit(b"k", 10, Algorithm::Fixed);
         near.hit(b"l", 10, Algorithm::Fixed);
         assert_eq!(near.take_due().len(), 2, "{point}");
+    });
+}
+
+#[test]
+fn a_worker_that_dies_while_it_frees_a_cell_leaves_it_free() {
+    let prepare = || {
+        let near = Near::new(7 * 4096, 10, percent(2));
+        near.hit(b"k", 10, Algorithm::Fixed);
+        // None of these is due; they evict that one.
+        for key in 0..2000_u32 {
+            near.hit(&key.to_ne_bytes(), 1_000_000, Algorithm::Fixed);
+        }
+        assert!(near.has_any_cell());
+        near
+    };
+    let scenario = |near: &Near| drop(near.take_due());
+    die_everywhere(prepare, scenario, &["near.freed"], |near, point| {
+        assert!(!near.has_any_cell(), "{point}");
+        assert_eq!(near.take_due(), [], "{point}");
+        near.hit(b"k", 10, Algorithm::Fixed);
+        assert_eq!(near.take_due().len(), 1, "{point}");
     });
 }
 

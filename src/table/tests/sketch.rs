@@ -142,23 +142,43 @@ fn each_namespace_has_its_own_keys_as_far_as_there_is_room() {
     assert_eq!(small.top(T), TopRejected::default());
 }
 
+/// Rejects a key of as many new namespaces as have an entry, under a new configuration. Returns the number of those that
+/// have a sketch.
+fn followed_in_new_namespaces(shared: &SharedTable, generation: usize, at: u64) -> usize {
+    let table = &shared.table;
+    table.begin_configuration(core::iter::empty());
+    let room = ZoneRoom::of(1 << 20).namespaces + 64;
+    let namespaces = (0..room).map(|number| {
+        let counter = counter_of(table, &format!("g{generation}-{number}"));
+        table.count_rejected_key(&counter, table.key(b"k"), UnixMillis(at));
+        table.top_rejected(counter.namespace(), UnixMillis(at)).keys.len()
+    });
+    namespaces.sum()
+}
+
 #[test]
 fn a_namespace_that_is_gone_gives_its_keys_back() {
-    // As many namespaces as have an entry; all of them get a sketch in the next zone.
     let shared = SharedTable::new(1 << 20);
-    let table = &shared.table;
-    let room = ZoneRoom::of(1 << 20).namespaces + 64;
-    let reject = |generation: usize, number: usize| {
-        let counter = counter_of(table, &format!("g{generation}-{number}"));
-        table.count_rejected_key(&counter, table.key(b"k"), UnixMillis(T));
-        table.top_rejected(counter.namespace(), UnixMillis(T)).keys.len()
+    assert_eq!(followed_in_new_namespaces(&shared, 0, T), 4);
+    assert_eq!(followed_in_new_namespaces(&shared, 1, T), 4);
+}
+
+#[test]
+fn dying_while_a_namespace_gives_its_keys_back() {
+    let prepare = || {
+        let shared = SharedTable::new(1 << 20);
+        followed_in_new_namespaces(&shared, 0, T);
+        shared
     };
-    let kept = |generation| (0..room).map(|number| reject(generation, number)).sum::<usize>();
-    let none = || core::iter::empty();
-    table.begin_configuration(none());
-    assert_eq!(kept(0), 4);
-    table.begin_configuration(none());
-    assert_eq!(kept(1), 4);
+    // The least recent one has a sketch.
+    let scenario = |shared: &SharedTable| {
+        shared.table.begin_configuration(core::iter::empty());
+        counter_of(&shared.table, "new");
+    };
+    die_everywhere(prepare, scenario, &["namespace.retired", "sketch.cleared"], |shared, point| {
+        // The lock of the dead process has expired.
+        assert_eq!(followed_in_new_namespaces(shared, 2, T + 1000), 4, "{point}");
+    });
 }
 
 proptest! {
