@@ -90,12 +90,11 @@ impl<'m> CounterTable<'m> {
         admission: Admission,
     ) -> Option<Counted<'m>> {
         loop {
-            let total = occupant.total()?;
-            if total.is_closed() {
-                // The process that closed it may have been killed.
+            let Some(total) = occupant.total().filter(|total| !total.is_closed()) else {
+                // The process that closed it may have been killed; in a damaged zone, the total is of no counter.
                 self.give_up(occupant);
                 return None;
-            }
+            };
             let before = reading(total.count());
             let is_admitted = admission.admits(WindowSize::MIN, &before, Hits::ONE);
             if !is_admitted || total.count() == HeldTotal::MOST {

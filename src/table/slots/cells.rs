@@ -77,9 +77,11 @@ impl<'m> Occupant<'m> {
 }
 
 /// Closes the counter of holds in `occupant`, which is about to be evicted, if it has no holds. A counter with holds is
-/// evicted only if all others in its buckets have some; these requests then do not count any more.
+/// evicted only if all others in its buckets have some; these requests then do not count any more. Without a total of this
+/// counter, the slot has another occupant by now, as its claim will see, or the zone is damaged.
 pub(super) fn leave(occupant: Occupant<'_>) -> Result<(), Lost> {
-    match occupant.meta.is_of_holds() && occupant.held() == 0 {
+    let is_empty = occupant.total().is_some_and(|total| total.count() == 0);
+    match occupant.meta.is_of_holds() && is_empty {
         true => occupant.close().then_some(()).ok_or(Lost),
         false => Ok(()),
     }

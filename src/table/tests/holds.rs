@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::{Hits, hits};
+use crate::table::slots::cells::total_word;
+use crate::table::words::atomic::Ordering::Relaxed;
 use crate::table::words::held::HolderNumber;
 use crate::table::*;
 use crate::testing::table::{
@@ -107,6 +109,22 @@ fn as_many_as_the_limit_are_under_way() {
     // A further release of the same hold takes nothing from others, and nothing below zero.
     assert!(!fixture.release(&receipts[0]));
     assert_eq!((fixture.held("k"), fixture.sum()), (0, 0));
+}
+
+#[test]
+fn a_total_of_no_counter_is_no_obstacle() {
+    let fixture = Fixture::new(SMALL);
+    let table = &fixture.shared.table;
+    let damaged = |key: &str| {
+        fixture.take(key, 3);
+        let occupant = table.find(fixture.counter.identity(table.key(key.as_bytes()))).unwrap();
+        total_word(occupant.slot).store(u64::MAX, Relaxed);
+    };
+    damaged("k");
+    assert!(fixture.take("k", 3).receipt.is_some());
+    assert_eq!(fixture.held("k"), 1);
+    // Each is evicted for the next one.
+    (0..2 * table.capacity()).for_each(|number| damaged(&number.to_string()));
 }
 
 #[test]
