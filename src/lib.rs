@@ -11,6 +11,7 @@
 //! - [`engine`]: the functions of the rate-limiting library, and the decision on a request
 //! - [`library`]: the same functions for any Rust program: start there if you are one
 //! - `nginx`: the shell; configuration, shared memory zones, phases, headers, variables
+//! - `fuzzing`: the fuzz targets, which only `fuzz/` compiles
 //!
 //! # A request
 //!
@@ -63,7 +64,7 @@
     allow(dead_code, unreachable_code, unreachable_pub, unused_imports, unused_variables)
 )]
 #![cfg_attr(
-    test,
+    any(test, fuzzing),
     allow(
         clippy::arithmetic_side_effects,
         clippy::expect_used,
@@ -88,6 +89,8 @@ pub mod conf;
 pub mod convert;
 #[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]
 pub mod engine;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 #[cfg(not(loom))]
 pub mod library;
 #[cfg(all(feature = "nginx", not(test)))]

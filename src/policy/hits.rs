@@ -209,7 +209,7 @@ pub(crate) fn meant_by(text: &str) -> Option<String> {
 }
 
 /// Returns so many whole hits.
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) fn hits(whole: i64) -> Hits {
     Hits::from_thousandths(whole * 1000)
 }

@@ -1,4 +1,4 @@
-//! Support for tests: memory and time, servers, and the tests that every datastore passes.
+//! Support for tests and fuzz targets: memory and time, servers, and the tests that every datastore passes.
 //!
 //! - `table`: memory that processes share, and simulated time; `certificates`, `proxy`: for connections to servers
 //! - `port`: ports of servers that are started again
@@ -21,5 +21,6 @@ pub(crate) mod proxy;
 pub(crate) mod redis;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod server_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(any(test, fuzzing), not(loom)))]
+#[cfg_attr(fuzzing, allow(dead_code, reason = "some of it is for tests only"))]
 pub(crate) mod table;

@@ -1,14 +1,21 @@
-//! Memory and time for tests.
+//! Memory and time for tests and fuzz targets.
 
-use core::cell::{Cell, RefCell};
+#[cfg(test)]
+mod processes;
+
+use core::cell::Cell;
+use core::num::NonZeroU64;
 use core::ptr::NonNull;
-use std::collections::BTreeMap;
+use core::time::Duration;
 
+use crate::engine::Env;
 use crate::policy::algorithm::{StoredKind, WindowCounts};
 use crate::policy::hits::hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
-use crate::table::words::fail;
 use crate::table::{Admission, Counter, CounterTable, Key};
+
+#[cfg(test)]
+pub(crate) use processes::*;
 
 /// A table in zeroed memory that a `fork` shares.
 pub(crate) struct SharedTable {
@@ -22,22 +29,34 @@ impl SharedTable {
     }
 
     pub(crate) fn with_secret(len: usize, secret: [u64; 2]) -> SharedTable {
-        // SAFETY: a new mapping, whose result is checked.
-        let start = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        assert_ne!(start, libc::MAP_FAILED);
-        let region = NonNull::slice_from_raw_parts(NonNull::new(start).unwrap().cast(), len);
+        let region = mapped(len);
         // SAFETY: the memory is unmapped with the table only, and not used otherwise.
         let table = unsafe { CounterTable::create(region, len, secret).unwrap() };
         SharedTable { region, table }
+    }
+
+    /// Opens the table in memory with this content; `None` if there is none.
+    #[cfg(fuzzing)]
+    pub(crate) fn of_image(image: &[u8]) -> Option<SharedTable> {
+        let region = mapped(image.len());
+        // SAFETY: the region has this length, and nobody uses it yet.
+        unsafe { region.cast::<u8>().as_ptr().copy_from(image.as_ptr(), image.len()) };
+        // SAFETY: as in `with_secret`; a region without a table is unmapped at once.
+        match unsafe { CounterTable::open(region, image.len()) } {
+            Ok(table) => Some(SharedTable { region, table }),
+            Err(_) => {
+                // SAFETY: the mapping above, which nobody uses.
+                unsafe { libc::munmap(region.as_ptr().cast(), image.len()) };
+                None
+            }
+        }
+    }
+
+    /// Returns the content of its memory.
+    #[cfg(fuzzing)]
+    pub(crate) fn image(&self) -> Vec<u8> {
+        // SAFETY: the region is mapped while `self` lives; nobody writes to it at this moment.
+        unsafe { self.region.as_ref().to_vec() }
     }
 
     /// Opens the table once more, as another process sees it.
@@ -90,6 +109,23 @@ impl CounterTable<'_> {
     }
 }
 
+/// Maps zeroed memory that a `fork` shares.
+fn mapped(len: usize) -> NonNull<[u8]> {
+    // SAFETY: a new mapping, whose result is checked.
+    let start = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(start, libc::MAP_FAILED);
+    NonNull::slice_from_raw_parts(NonNull::new(start).unwrap().cast(), len)
+}
+
 /// A clock that stands where it is set, whose users may look at it late.
 #[derive(Default)]
 pub(crate) struct TestClock {
@@ -118,6 +154,47 @@ impl Clock for TestClock {
     fn fresh(&self) -> UnixMillis {
         self.seen.set(self.real.get());
         self.now()
+    }
+}
+
+/// A node's time and random numbers.
+pub(crate) struct Time {
+    pub(crate) unix: TestClock,
+    pub(crate) monotonic: Cell<u64>,
+    pub(crate) random: Cell<u64>,
+}
+
+impl Time {
+    /// Creates the time `millis`, with random numbers that follow from `seed`.
+    pub(crate) fn at(millis: u64, seed: u64) -> Time {
+        Time { unix: TestClock::at(millis), monotonic: Cell::new(1000), random: Cell::new(seed) }
+    }
+}
+
+impl Clock for Time {
+    fn now(&self) -> UnixMillis {
+        self.unix.now()
+    }
+
+    fn fresh(&self) -> UnixMillis {
+        self.unix.fresh()
+    }
+}
+
+impl Env for Time {
+    fn uptime(&self) -> Duration {
+        Duration::from_millis(self.monotonic.get())
+    }
+
+    fn process(&self) -> u32 {
+        1
+    }
+
+    fn random(&self) -> NonZeroU64 {
+        self.random.set(self.random.get() + 1);
+        // Fibonacci hashing: successive numbers differ like random ones.
+        let mixed = self.random.get().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        NonZeroU64::new(mixed).unwrap()
     }
 }
 
@@ -152,150 +229,4 @@ impl Fixture {
         let key = table.key(key.as_ref());
         table.read(&self.counter, key, &self.clock).windows()
     }
-}
-
-/// Runs `child` in a process of its own, which shares the tables; returns the signal that ended
-/// it, if one did.
-pub(crate) fn in_process(child: impl FnOnce()) -> Option<i32> {
-    Process::start(child).wait()
-}
-
-/// A process that runs a part of a test.
-pub(crate) struct Process(libc::pid_t);
-
-impl Process {
-    pub(crate) fn start(child: impl FnOnce()) -> Process {
-        // SAFETY: the child has one thread, and uses nothing that another thread of its parent may
-        // have left locked but the memory allocator, which libc repairs.
-        match unsafe { libc::fork() } {
-            -1 => panic!("fork: {}", std::io::Error::last_os_error()),
-            0 => {
-                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-                // SAFETY: ends the process, without the handlers of its parent.
-                unsafe { libc::_exit(i32::from(result.is_err())) }
-            }
-            pid => Process(pid),
-        }
-    }
-
-    pub(crate) fn signal(&self, signal: i32) {
-        // SAFETY: a child that was not waited for.
-        assert_eq!(unsafe { libc::kill(self.0, signal) }, 0);
-    }
-
-    /// Waits until the process has stopped, or ended. Returns whether it has stopped.
-    pub(crate) fn wait_for_stop(&self) -> bool {
-        let id = self.0 as libc::id_t;
-        // SAFETY: all-zero is a valid value.
-        let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-        let options = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
-        // SAFETY: a child that was not waited for. Its end, if it has ended, is left for `wait`.
-        let seen = unsafe { libc::waitid(libc::P_PID, id, &raw mut info, options) };
-        assert_eq!(seen, 0);
-        info.si_code == libc::CLD_STOPPED
-    }
-
-    /// Waits for the end; a child that panicked fails the test.
-    pub(crate) fn wait(self) -> Option<i32> {
-        let mut status = 0;
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::waitpid(self.0, &mut status, 0) }, self.0);
-        if libc::WIFSIGNALED(status) {
-            return Some(libc::WTERMSIG(status));
-        }
-        assert_eq!(libc::WEXITSTATUS(status), 0, "the child panicked");
-        None
-    }
-}
-
-thread_local! {
-    static SEEN: RefCell<BTreeMap<&'static str, u32>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-/// Returns the fail points that `scenario` passes, and how often.
-pub(crate) fn points_of(scenario: impl FnOnce()) -> BTreeMap<&'static str, u32> {
-    SEEN.take();
-    fail::observe(Some(|point| SEEN.with_borrow_mut(|seen| *seen.entry(point).or_default() += 1)));
-    scenario();
-    fail::observe(None);
-    SEEN.take()
-}
-
-/// Runs `scenario` on what `prepare` made: first to its end, to see which fail points it passes (at
-/// least the `expected` ones) and how often; then once for each of these, in a process that dies
-/// there. `check` is told where.
-pub(crate) fn die_everywhere<S>(
-    prepare: impl Fn() -> S,
-    scenario: impl Fn(&S),
-    expected: &[&str],
-    check: impl Fn(&S, &'static str),
-) {
-    let state = prepare();
-    let points = points_of(|| scenario(&state));
-    // At least these; in which bucket a key ends up depends on its hash.
-    for point in expected {
-        assert!(points.contains_key(point), "{point} is not in {points:?}");
-    }
-    for (point, times) in points {
-        for nth in 1..=times {
-            let state = prepare();
-            let signal = in_process(|| {
-                fail::arm(point, nth);
-                scenario(&state);
-            });
-            assert_eq!(signal, Some(libc::SIGABRT), "{point} {nth}");
-            check(&state, point);
-        }
-    }
-}
-
-/// Runs `scenario` on what `prepare` made as [`die_everywhere`] does, in processes that are stopped at a fail point, go
-/// on after `meanwhile`, and run to their end: at each point, once where it is passed for the first time, once for the last.
-/// `meanwhile` and `check` are told which.
-pub(crate) fn pause_everywhere<S>(
-    prepare: impl Fn() -> S,
-    scenario: impl Fn(&S),
-    expected: &[&str],
-    meanwhile: impl Fn(&S, Pass),
-    check: impl Fn(&S),
-) {
-    let state = prepare();
-    let points = points_of(|| scenario(&state));
-    for point in expected {
-        assert!(points.contains_key(point), "{point} is not in {points:?}");
-    }
-    pause_at(points, prepare, scenario, meanwhile, check);
-}
-
-/// Runs `scenario` as [`pause_everywhere`] does, stopped at these points, each with the number of times that it is passed.
-pub(crate) fn pause_at<S>(
-    points: impl IntoIterator<Item = (&'static str, u32)>,
-    prepare: impl Fn() -> S,
-    scenario: impl Fn(&S),
-    meanwhile: impl Fn(&S, Pass),
-    check: impl Fn(&S),
-) {
-    for (point, times) in points {
-        for (pass, nth) in [(Pass::First, 1), (Pass::Last, times)] {
-            // For the log of a test that fails.
-            eprintln!("stopped at {point} {nth}");
-            let state = prepare();
-            let process = Process::start(|| {
-                fail::pause_at(point, nth);
-                scenario(&state);
-            });
-            assert!(process.wait_for_stop(), "{point} {nth}");
-            meanwhile(&state, pass);
-            process.signal(libc::SIGCONT);
-            assert_eq!(process.wait(), None, "{point} {nth}");
-            check(&state);
-        }
-    }
-}
-
-/// A pass at which a process is stopped at a fail point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pass {
-    First,
-    Last,
 }

@@ -161,7 +161,7 @@ fn add(counts: &mut [u64], more: &[u64]) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) mod testing {
     use super::*;
     use core::time::Duration;

@@ -8,7 +8,6 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 
-use super::sync::Time;
 use crate::engine::{EarlyPush, Namespace, RateLimiting, Report, SyncError, Syncer};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::hits;
@@ -24,7 +23,7 @@ use crate::testing::conformance::{Fixture, block_on};
 use crate::testing::postgres::Schema;
 use crate::testing::redis::{Server, connect};
 use crate::testing::table::{
-    Pass, SharedTable, TestClock, die_everywhere, in_process, pause_at, pause_everywhere,
+    Pass, SharedTable, Time, die_everywhere, in_process, pause_at, pause_everywhere,
 };
 
 const T: u64 = 1_700_000_000_000;
@@ -215,15 +214,7 @@ impl Node {
         let namespace = Namespace::new("api", &shared.table).unwrap();
         let namespace = namespace.synced(1).unwrap();
         let namespace = namespace.pushed_early(EarlyShare::of_milli_percent(2000));
-        Node {
-            shared,
-            namespace: Box::leak(Box::new(namespace)),
-            time: Time {
-                unix: TestClock::at(T),
-                monotonic: Cell::new(1000),
-                random: Cell::new(nodes << 32),
-            },
-        }
+        Node { shared, namespace: Box::leak(Box::new(namespace)), time: Time::at(T, nodes << 32) }
     }
 
     /// Counts a hit under a limit that is not reached.

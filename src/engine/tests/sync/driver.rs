@@ -10,7 +10,7 @@ use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::memory::{Fault, go_on};
-use super::node::{Node, Time, cluster};
+use super::node::{Node, cluster};
 use super::{LIFETIME, size};
 use crate::engine::{
     Env, LastPush, Report, SyncCommand, SyncDriver, SyncObserver, SyncResult, SyncTimes, Syncer,
@@ -18,6 +18,7 @@ use crate::engine::{
 use crate::policy::hits::hits;
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::contract::strategy::Strategy;
+use crate::testing::table::Time;
 
 /// A clock of which each reading takes 10 ms, so that no test waits.
 struct Ticking(&'static Time);

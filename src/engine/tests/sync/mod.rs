@@ -29,7 +29,6 @@ mod totals;
 
 use crate::policy::hits::hits;
 use crate::policy::window::WindowSize;
-pub(super) use node::Time;
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 60_000;

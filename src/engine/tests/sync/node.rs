@@ -1,7 +1,6 @@
 //! Nodes with a table each, and their workers.
 
 use core::cell::{Cell, RefCell};
-use core::num::NonZeroU64;
 use core::pin::Pin;
 use core::task::Poll;
 use core::time::Duration;
@@ -10,47 +9,13 @@ use std::rc::Rc;
 use super::log::Store;
 use super::memory::{Fault, Kept, Memory, Shards, go_on};
 use super::{LIFETIME, T, size};
-use crate::engine::{EarlyPush, Env, Namespace, RateLimiting, Report, SyncError, Syncer};
+use crate::engine::{EarlyPush, Namespace, RateLimiting, Report, SyncError, Syncer};
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, UnixMillis, WindowSize};
+use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::Strategy;
 use crate::table::{Admission, EarlyShare};
-use crate::testing::table::{SharedTable, TestClock};
-
-/// A node's time and random numbers.
-pub(crate) struct Time {
-    pub(crate) unix: TestClock,
-    pub(crate) monotonic: Cell<u64>,
-    pub(crate) random: Cell<u64>,
-}
-
-impl Clock for Time {
-    fn now(&self) -> UnixMillis {
-        self.unix.now()
-    }
-
-    fn fresh(&self) -> UnixMillis {
-        self.unix.fresh()
-    }
-}
-
-impl Env for Time {
-    fn uptime(&self) -> Duration {
-        Duration::from_millis(self.monotonic.get())
-    }
-
-    fn process(&self) -> u32 {
-        1
-    }
-
-    fn random(&self) -> NonZeroU64 {
-        self.random.set(self.random.get() + 1);
-        // Fibonacci hashing: successive numbers differ like random ones.
-        let mixed = self.random.get().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        NonZeroU64::new(mixed).unwrap()
-    }
-}
+use crate::testing::table::{SharedTable, Time};
 
 /// A node, with a table of its own.
 pub(super) struct Node<K = Store> {
@@ -94,11 +59,7 @@ where
             shared,
             namespace,
             strategy: Memory { shards: store.clone(), faults: Rc::default(), living: None },
-            time: Box::leak(Box::new(Time {
-                unix: TestClock::at(T),
-                monotonic: Cell::new(1000),
-                random: Cell::new(number << 32),
-            })),
+            time: Box::leak(Box::new(Time::at(T, number << 32))),
             life: Cell::new(Duration::from_secs(60)),
             size: Cell::new(size()),
         }

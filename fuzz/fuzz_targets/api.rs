@@ -1,0 +1,4 @@
+//! See `src/fuzzing/api.rs`.
+#![no_main]
+
+fuzz::target!(api);
