@@ -1,5 +1,7 @@
 //! Names and changes of synced counters, and records of the store's hits.
 
+mod lost_lease;
+
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::{Hits, hits};
 use crate::policy::key::MAX_NAME_LEN;
