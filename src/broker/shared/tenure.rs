@@ -203,3 +203,24 @@ impl<'m> Tenure<'m> {
         term_of(self.0.load(Acquire)) == term
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_is_replaced_after_nine_looks_without_a_beat_and_never_before() {
+        let word = AtomicU64::new(0);
+        let tenure = Tenure::over(&word);
+        let (term, _) = tenure.look(&mut TenureLooks::default(), true).unwrap();
+        let mut looks = TenureLooks::default();
+        for _ in 0..3 {
+            tenure.beat(term, true).unwrap();
+            let mut again = (0..Tenure::LOOKS).map(|_| tenure.look(&mut looks, false));
+            assert!(again.all(|it| it.is_none()));
+        }
+        let (_, is_replaced) = tenure.look(&mut looks, false).unwrap();
+        assert!(is_replaced);
+        assert_eq!(tenure.beat(term, true), Err(Replaced));
+    }
+}
