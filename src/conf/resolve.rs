@@ -198,12 +198,18 @@ fn check_algorithms(
             "ratelimit: concurrent= does not go with \"sync_rate 0;\" of namespace \"{name}\", since no \
              store knows which requests are under way: expected \"sync_rate off;\" or a period there"
         ),
-        Some(store) => format!(
-            "ratelimit: {word} does not go with \"sync_rate 0;\" of namespace \"{name}\", whose \
-             strategy {} cannot count so exactly: expected a sliding or fixed window, or \
-             \"sync_rate off;\" there",
-            store.name()
-        ),
+        Some(store) => {
+            let accepted = match store.decides_by(Algorithm::Elastic) {
+                true => "sliding, fixed or elastic",
+                false => "sliding or fixed",
+            };
+            format!(
+                "ratelimit: {word} does not go with \"sync_rate 0;\" of namespace \"{name}\", whose \
+                 strategy {} cannot count so exactly: expected a {accepted} window, or \
+                 \"sync_rate off;\" there",
+                store.name()
+            )
+        }
         None => format!(
             "ratelimit: {word} does not go with \"sync_rate {sync}\" of namespace \"{name}\": \
              expected \"sync_rate off;\" or \"sync_rate 0;\" there"

@@ -3,11 +3,10 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 use std::hash::{BuildHasher as _, RandomState};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::sync::shard_sync::Env;
 use crate::policy::window::{Clock, UnixMillis};
-use crate::table::words::system::{random, uptime};
+use crate::table::words::system::{random, unix_time, uptime};
 
 /// The machine's clocks and random numbers, and this process.
 #[derive(Clone, Copy, Debug)]
@@ -15,10 +14,7 @@ pub struct Machine;
 
 impl Clock for Machine {
     fn now(&self) -> UnixMillis {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        // Times before 1970 count as 1970.
-        let millis = since.unwrap_or_default().as_millis();
-        UnixMillis(u64::try_from(millis).unwrap_or(u64::MAX))
+        UnixMillis(u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX))
     }
 
     fn fresh(&self) -> UnixMillis {

@@ -12,7 +12,8 @@ use crate::store::contract::server::ServerAddress;
 /// A proxy between clients and a server.
 pub(crate) struct Proxy {
     pub(crate) address: ServerAddress,
-    cuts: Arc<AtomicBool>,
+    /// Number of answers until the one that is lost; 0 for none.
+    cuts: Arc<AtomicUsize>,
     holds: Arc<AtomicBool>,
     /// Bytes of answers per second on each connection; 0 for no limit.
     rate: Arc<AtomicUsize>,
@@ -30,7 +31,7 @@ impl Proxy {
     /// Starts one that listens at an address of this machine, before a server that has another one.
     pub(crate) fn between(own: (&str, u16), server: (&str, u16)) -> Proxy {
         let (host, port) = (server.0.to_owned(), server.1);
-        let (cuts, holds) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let (cuts, holds) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
         let rate = Arc::<AtomicUsize>::default();
         let (cuts_here, holds_here, rate_here) = (cuts.clone(), holds.clone(), rate.clone());
         let address = listen_at(own, move |client| {
@@ -43,7 +44,8 @@ impl Proxy {
                 while holds_here.load(Ordering::Relaxed) {
                     thread::sleep(Duration::from_millis(1));
                 }
-                cuts_here.swap(false, Ordering::Relaxed)
+                let count_down = |left: usize| left.checked_sub(1);
+                cuts_here.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count_down) == Ok(1)
             });
         });
         Proxy { address, cuts, holds, rate }
@@ -61,7 +63,12 @@ impl Proxy {
 
     /// Loses the next answer, and closes its connection.
     pub(crate) fn cut_next_answer(&self) {
-        self.cuts.store(true, Ordering::Relaxed);
+        self.cut_answer_after(0);
+    }
+
+    /// Loses the answer after this number of others, and closes its connection.
+    pub(crate) fn cut_answer_after(&self, others: usize) {
+        self.cuts.store(others + 1, Ordering::Relaxed);
     }
 }
 

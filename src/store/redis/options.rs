@@ -6,7 +6,7 @@ use crate::policy::options::{Directives as _, FLAG, OptionError, Syntax, directi
 use crate::store::contract::options::{Credentials, Secret};
 use crate::store::settings::common::CommonDirectives;
 use crate::store::settings::kind::{KindDirectives, KindOptions};
-use crate::store::settings::syntax::{PASSWORD, USERNAME, exclusive, needs, parse_read};
+use crate::store::settings::syntax::{PASSWORD, PREFIX, USERNAME, exclusive, needs, parse_read};
 
 /// Options of Redis alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,12 +132,3 @@ const DATABASE_NUMBER: Syntax<u32> =
         let digits = text(word).filter(|_| word.iter().all(u8::is_ascii_digit))?;
         digits.parse().ok()
     });
-
-const PREFIX: Syntax<Box<str>> = Syntax::new(
-    "1 to 64 printable ASCII characters without blanks and braces, such as rl",
-    |word| {
-        // Braces would change the hash tag, by which a Redis Cluster assigns keys.
-        let is_part = |byte: &u8| byte.is_ascii_graphic() && !b"{}".contains(byte);
-        text(word).filter(|_| word.len() <= 64 && word.iter().all(is_part))
-    },
-);

@@ -57,6 +57,16 @@ pub(super) const TLS_NAME: Syntax<Box<str>> =
         text(word).filter(|name| is_host(name) || name.parse::<Ipv6Addr>().is_ok())
     });
 
+/// What the keys in a store begin with.
+pub(crate) const PREFIX: Syntax<Box<str>> = Syntax::new(
+    "1 to 64 printable ASCII characters without blanks and braces, such as rl",
+    |word| {
+        // Braces would change the hash tag, by which a Redis Cluster assigns keys.
+        let is_part = |byte: &u8| byte.is_ascii_graphic() && !b"{}".contains(byte);
+        text(word).filter(|_| word.len() <= 64 && word.iter().all(is_part))
+    },
+);
+
 /// The error that an option excludes another.
 pub(crate) fn exclusive(name: &str, other: &str, expected: &str) -> OptionError {
     OptionError::new(format!("\"{name}\" goes with no {other}: expected {expected}"))

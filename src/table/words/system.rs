@@ -1,4 +1,4 @@
-//! The system's clock that all processes of the machine share, its random numbers, and its processes. The standard
+//! The system's clocks that all processes of the machine share, its random numbers, and its processes. The standard
 //! library has none of them. A file of its own, as a boundary to the system.
 
 use core::mem::MaybeUninit;
@@ -9,10 +9,19 @@ use std::sync::Once;
 
 /// Returns the time since the machine started. It cannot be set, and is the same in all processes.
 pub fn uptime() -> Duration {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// Returns the time since 1970, as far as the machine knows it.
+pub fn unix_time() -> Duration {
+    read(libc::CLOCK_REALTIME)
+}
+
+fn read(clock: libc::clockid_t) -> Duration {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
     // SAFETY: the pointer is valid for writes; if the call fails, the zeroed value is valid.
     let time = unsafe {
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
+        libc::clock_gettime(clock, time.as_mut_ptr());
         time.assume_init()
     };
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

@@ -47,7 +47,7 @@ impl<S: Decider<Changes = Changes>> Others<S> {
     }
 
     async fn round(&mut self) -> Result<(), String> {
-        let decided = self.asking.try_to_ask(&questions()).await;
+        let decided = self.asking.try_to_ask(&questions::<S>()).await;
         decided.map_err(|error| error.to_string())?;
         for node in &mut self.pushing {
             sync(node).await?;
@@ -56,8 +56,8 @@ impl<S: Decider<Changes = Changes>> Others<S> {
     }
 }
 
-/// Returns one hit of a key for each kind of counter.
-fn questions() -> Vec<Question> {
+/// Returns one hit of a key for each kind of counter that the store has.
+fn questions<S: Decider>() -> Vec<Question> {
     let kinds = [
         StoredKind::Windows,
         StoredKind::Level(LevelKind::Elastic),
@@ -65,7 +65,8 @@ fn questions() -> Vec<Question> {
         StoredKind::Log,
     ];
     let algorithms = [Algorithm::Sliding, Algorithm::Elastic, Algorithm::Bucket, Algorithm::Moving];
-    let questions = algorithms.into_iter().zip(kinds);
+    let has_it = |kind: &StoredKind| S::KINDS.iter().any(|it| it.wire_id() == kind.wire_id());
+    let questions = algorithms.into_iter().zip(kinds).filter(|(_, kind)| has_it(kind));
     questions
         .map(|(algorithm, kind)| {
             let mut question = question("a", algorithm, 50_000);

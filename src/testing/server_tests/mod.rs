@@ -20,6 +20,10 @@ pub(crate) trait Served: Sized {
 
     /// The name of the protocol in messages.
     const PROTOCOL: &str;
+    /// Most answers of a push on a new connection.
+    const MOST_ANSWERS: usize = 1;
+    /// A part of the error if the server does not trust the client's authority.
+    const UNTRUSTED: &str = "UnknownCA";
 
     fn start() -> Self;
     /// Returns the test's own place in a shared server, if starting a server takes long.

@@ -68,6 +68,6 @@ pub(crate) fn a_server_may_want_a_certificate_of_us<F: Served>() {
         identity: Some(issuer.issue("a client").identity()),
         ..trusting(&authority)
     };
-    fails(&server, with_certificate_of(&other), "UnknownCA");
+    fails(&server, with_certificate_of(&other), F::UNTRUSTED);
     assert_eq!(attempt(&server, with_certificate_of(&authority)), Ok(()));
 }

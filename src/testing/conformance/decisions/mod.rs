@@ -32,7 +32,7 @@ use Algorithm::{Fixed, Sliding};
 
 /// Defines the tests of decisions for a [`Fixture`] whose store decides, and whose `Changes` and
 /// `Counts` are these: about shards of several namespaces at once, or `of one shard`; about all kinds of
-/// counters, or `of windows` alone.
+/// counters, or `of windows` alone, or `of levels` too.
 #[macro_export]
 macro_rules! decision_tests {
     ($fixture:ty, $changes:ident, $counts:ident) => {
@@ -77,6 +77,10 @@ macro_rules! decision_tests {
         $crate::testing::conformance::decision_tests!($fixture, $counts);
     };
     ($fixture:ty, of other kinds) => {
+        $crate::testing::conformance::decision_tests!($fixture, of levels);
+        $crate::testing::conformance::decision_tests!($fixture, of logs);
+    };
+    ($fixture:ty, of levels) => {
         $crate::testing::conformance::conformance_tests! { $fixture:
             decisions::each_hit_extends_an_elastic_window,
             decisions::an_elastic_window_that_was_not_hit_ends,
@@ -84,6 +88,10 @@ macro_rules! decision_tests {
             decisions::each_rate_has_a_bucket_of_its_own,
             decisions::rejected_hits_fill_a_bucket_and_no_more,
             decisions::hits_are_given_back_to_a_bucket,
+        }
+    };
+    ($fixture:ty, of logs) => {
+        $crate::testing::conformance::conformance_tests! { $fixture:
             decisions::logs_are_lists_of_hits,
             decisions::parts_of_a_hit_leave_one_by_one,
             decisions::all_counters_are_charged_or_none_whatever_their_algorithms,
