@@ -17,7 +17,7 @@ source "$root/scripts/test-files.sh"
 
 [ $# = 0 ] || die "usage: scripts/test.sh"
 cd "$root"
-unset NGINX_SOURCE_DIR NGINX_BUILD_DIR CARGO_TARGET_DIR RATELIMIT_PROFILE RATELIMIT_WITHOUT_CASSANDRA RATELIMIT_FAIL_POINTS TEST_CASSANDRA
+unset NGINX_SOURCE_DIR NGINX_BUILD_DIR CARGO_TARGET_DIR RATELIMIT_PROFILE RATELIMIT_WITHOUT_CASSANDRA RATELIMIT_WITH_ETCD RATELIMIT_FAIL_POINTS TEST_CASSANDRA
 
 # patient COMMAND...: runs with low priority, since some tests must be on time.
 patient() {
@@ -189,7 +189,7 @@ step build-loom build-debian patient loom --no-run
 # and `checked` for all else, so that dependencies are compiled once.
 check build-second-checked nginx-second build_second_checked
 # All but the shell; the suite for stores is of those in examples/ too.
-features=(--no-default-features --features stores,conformance,convert)
+features=(--no-default-features --features stores,etcd,conformance,convert)
 step build-tests build-second-checked \
     patient cargo test --locked --profile checked "${features[@]}" --no-run
 step build-convert build-tests \
@@ -197,7 +197,7 @@ step build-convert build-tests \
 # Code that only measures is compiled only here.
 check clippy build-convert \
     patient cargo clippy --locked --profile checked --all-targets --no-default-features \
-    --features stores,conformance,convert,measure -- -D warnings
+    --features stores,etcd,conformance,convert,measure -- -D warnings
 # The shell is not in `cargo test`, so that there are no other targets to look at.
 check clippy-nginx "clippy nginx-debian" \
     for_debian cargo clippy --locked --profile checked --lib -- -D warnings

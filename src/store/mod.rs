@@ -6,7 +6,7 @@
 //! - `decide`: decisions that this side computes
 //! - [`net`]: connections to servers
 //! - [`settings`]: settings of all kinds of datastores
-//! - `redis`: Redis and Valkey; `postgres`: PostgreSQL; `cassandra`: Apache Cassandra
+//! - `redis`: Redis and Valkey; `postgres`: PostgreSQL; `cassandra`: Apache Cassandra; `etcd`: etcd
 //!
 //! [`registry`] lists the kinds of datastores, [`block`] reads a `ratelimit_store` block, and
 //! [`retry`] has the pauses before a failed store is tried again.
@@ -18,6 +18,8 @@ pub mod block;
 pub mod cassandra;
 pub mod contract;
 mod decide;
+#[cfg(all(feature = "etcd", not(loom)))]
+pub mod etcd;
 pub mod net;
 #[cfg(all(feature = "postgres", not(loom)))]
 pub mod postgres;

@@ -11,6 +11,8 @@ use super::cassandra::Cassandra;
 use super::contract::decision::Decider;
 use super::contract::options::StoreOptions;
 use super::contract::strategy::Strategy;
+#[cfg(feature = "etcd")]
+use super::etcd::Etcd;
 #[cfg(feature = "postgres")]
 use super::postgres::Postgres;
 #[cfg(feature = "redis")]
@@ -161,8 +163,16 @@ macro_rules! with_postgres {
 macro_rules! with_cassandra {
     ($($kinds:tt)*) => {
         #[cfg(feature = "cassandra")]
-        kinds! { $($kinds)* #[doc = "Apache Cassandra."] cassandra: Cassandra, }
+        with_etcd! { $($kinds)* #[doc = "Apache Cassandra."] cassandra: Cassandra, }
         #[cfg(not(feature = "cassandra"))]
+        with_etcd! { $($kinds)* }
+    };
+}
+macro_rules! with_etcd {
+    ($($kinds:tt)*) => {
+        #[cfg(feature = "etcd")]
+        kinds! { $($kinds)* #[doc = "etcd."] etcd: Etcd, }
+        #[cfg(not(feature = "etcd"))]
         kinds! { $($kinds)* }
     };
 }
@@ -175,7 +185,7 @@ const OPTIONAL: [(&str, &[&str]); 5] = [
     ("postgres", &["table"]),
     ("cassandra", &["datacenter", "consistency", "replication"]),
     ("memcached", &[]),
-    ("etcd", &[]),
+    ("etcd", &["prefix"]),
 ];
 
 /// Returns the kinds that this build lacks, with their directives.

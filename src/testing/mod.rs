@@ -2,7 +2,7 @@
 //!
 //! - `table`: memory that processes share, and simulated time; `certificates`, `proxy`: for connections to servers
 //! - `port`: ports of servers that are started again
-//! - `redis`, `postgres`, `cassandra`: servers that tests start
+//! - `redis`, `postgres`, `cassandra`, `etcd`: servers that tests start
 //! - `conformance`: tests that every datastore passes; `server_tests`: tests of those that have servers
 
 #[cfg(all(test, feature = "cassandra", not(loom)))]
@@ -11,6 +11,8 @@ pub(crate) mod cassandra;
 pub(crate) mod certificates;
 #[cfg(all(any(test, feature = "conformance"), not(loom)))]
 pub mod conformance;
+#[cfg(all(test, feature = "etcd", not(loom)))]
+pub(crate) mod etcd;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod port;
 #[cfg(all(test, not(loom)))]

@@ -73,16 +73,22 @@ fn check_within(before: &str, after: &str, rows: &[Row]) {
     }
 }
 
-/// Returns the message as written by a build with or without Cassandra.
+/// Returns the message as written by a build with or without Cassandra and etcd.
 fn of_build(told: &str) -> String {
-    let has_cassandra = cfg!(feature = "cassandra");
-    let mut text = told.to_owned();
-    for (name, with, without) in [
-        ("<strategies>", "redis, postgres or cassandra", "redis or postgres"),
-        ("<with tables>", "postgres and cassandra", "postgres"),
-        ("<more>", ", datacenter, consistency, replication", ""),
+    let (has_cassandra, has_etcd) = (cfg!(feature = "cassandra"), cfg!(feature = "etcd"));
+    let strategies = match (has_cassandra, has_etcd) {
+        (false, false) => "redis or postgres",
+        (true, false) => "redis, postgres or cassandra",
+        (false, true) => "redis, postgres or etcd",
+        (true, true) => "redis, postgres, cassandra or etcd",
+    };
+    let mut text = told.replace("<strategies>", strategies);
+    for (name, has_it, with, without) in [
+        ("<with tables>", has_cassandra, "postgres and cassandra", "postgres"),
+        ("<with prefixes>", has_etcd, "redis and etcd", "redis"),
+        ("<more>", has_cassandra, ", datacenter, consistency, replication", ""),
     ] {
-        text = text.replace(name, if has_cassandra { with } else { without });
+        text = text.replace(name, if has_it { with } else { without });
     }
     text
 }

@@ -209,7 +209,7 @@ fn options_of_others_are_none_of_cassandra() {
             "prefix: an option of redis",
             "strategy cassandra;\n\
              prefix rl;",
-            "[emerg] ratelimit_store \"main\": \"prefix\" is an option of strategy redis, not \
+            "[emerg] ratelimit_store \"main\": \"prefix\" is an option of strategy <with prefixes>, not \
              of cassandra in http.conf:2",
         ),
         (

@@ -1,0 +1,344 @@
+//! etcd servers that tests start, and prefixes in them.
+
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+
+use super::certificates::{Authority, Certificate, trusting};
+use super::conformance::{Fixture, LogFixture};
+use super::port::Port;
+use super::server_tests::{self, Served};
+use crate::store::contract::error::{Failure, StoreError};
+use crate::store::contract::options::{StoreOptions, TlsOptions};
+use crate::store::contract::server::ServerAddress;
+use crate::store::contract::strategy::{Position, Shard, Strategy as _};
+use crate::store::etcd::Etcd;
+use crate::store::etcd::options::EtcdOptions;
+
+/// A server with ports and a directory of its own. It is killed when the value is dropped.
+pub(crate) struct Server {
+    process: Child,
+    dir: PathBuf,
+    kept: Port,
+    arguments: Vec<String>,
+}
+
+/// Distance between the port for clients and the one for other members.
+const TO_PEERS: u16 = 10_000;
+/// Words of a server's log when it is ready, of several versions.
+const READY: [&str; 2] = ["serving insecure client", "serving client"];
+
+impl Server {
+    /// Starts a server, which is ready then. `arguments` follow those that all have.
+    pub(crate) fn start(arguments: &[&str]) -> Server {
+        Server::start_in(new_dir(), arguments)
+    }
+
+    fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
+        let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
+        let kept = Port::take();
+        let process = spawn(&dir, kept.number, &arguments);
+        let mut server = Server { process, dir, kept, arguments };
+        server.wait();
+        server
+    }
+
+    /// Waits until the server is ready, at most 60 seconds.
+    fn wait(&mut self) {
+        for _ in 0..6000 {
+            let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+            if READY.iter().any(|words| log.contains(words)) {
+                return;
+            }
+            assert!(self.process.try_wait().unwrap().is_none(), "etcd does not start: {log}");
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("etcd does not become ready: see {}", self.dir.display());
+    }
+
+    pub(crate) fn tcp(&self) -> ServerAddress {
+        ServerAddress::tcp("127.0.0.1", self.kept.number)
+    }
+
+    fn scheme(&self) -> &'static str {
+        scheme(&self.arguments)
+    }
+
+    /// Runs a command of `etcdctl`. Returns what it prints.
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
+        let mut etcdctl = Command::new("etcdctl");
+        let scheme = self.scheme();
+        let endpoint = format!("--endpoints={scheme}://127.0.0.1:{}", self.kept.number);
+        etcdctl.env("ETCDCTL_API", "3").current_dir(&self.dir).arg(endpoint);
+        if scheme == "https" {
+            etcdctl.args(["--cacert=roots.pem", "--cert=certificate.pem", "--key=key.pem"]);
+        }
+        let output = etcdctl.args(arguments).output();
+        let output = output.expect("etcdctl can be run: apt-get install etcd-client");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into()
+    }
+
+    /// Sends the process a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let mut kill = Command::new("kill");
+        kill.arg(format!("-{name}")).arg(self.process.id().to_string());
+        assert!(kill.status().unwrap().success());
+    }
+
+    /// Kills the server.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts a killed server again, with its data.
+    pub(crate) fn start_again(&mut self) {
+        fs::remove_file(self.dir.join("log")).unwrap();
+        self.process = spawn(&self.dir, self.kept.number, &self.arguments);
+        self.wait();
+    }
+}
+
+/// An argument by which a server listens at [`SOCKET`], too.
+const WITH_SOCKET: &str = "--with-socket";
+/// The socket in the server's directory. etcd wants a port in its name.
+const SOCKET: &str = "socket:0";
+
+fn scheme(arguments: &[String]) -> &'static str {
+    if arguments.iter().any(|it| it == "--cert-file") { "https" } else { "http" }
+}
+
+fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
+    let program = std::env::var("TEST_ETCD").unwrap_or("etcd".into());
+    let clients = format!("{}://127.0.0.1:{port}", scheme(arguments));
+    let has_socket = arguments.iter().any(|it| it == WITH_SOCKET);
+    let listen = match has_socket {
+        true => format!("unix://{SOCKET},{clients}"),
+        false => clients.clone(),
+    };
+    let peers = format!("http://127.0.0.1:{}", port + TO_PEERS);
+    let log = fs::File::create(dir.join("log")).unwrap();
+    Command::new(&program)
+        .current_dir(dir)
+        .args(["--data-dir", "data", "--listen-client-urls", &listen])
+        .args(["--advertise-client-urls", &clients, "--listen-peer-urls", &peers])
+        .args(["--initial-advertise-peer-urls", &peers])
+        .args(["--initial-cluster", &format!("default={peers}")])
+        .args(arguments.iter().filter(|it| *it != WITH_SOCKET))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap_or_else(|error| {
+            panic!("{program} cannot be run ({error}): apt-get install etcd-server")
+        })
+}
+
+/// Creates a directory in memory, since an etcd waits for its disk with each change.
+fn new_dir() -> PathBuf {
+    static STARTED: AtomicU64 = AtomicU64::new(0);
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let name = format!("ratelimit-etcd-{}-{number}", std::process::id());
+    let memory = PathBuf::from("/dev/shm");
+    let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
+    let dir = parent.join(name);
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Returns the options of a store with these servers, and this prefix.
+pub(crate) fn options(servers: &[ServerAddress], prefix: &str) -> (StoreOptions, EtcdOptions) {
+    (server_tests::options(servers), EtcdOptions { prefix: prefix.into() })
+}
+
+/// The prefix of a server of its own.
+pub(crate) const PREFIX: &str = "rl";
+
+pub(crate) fn connect(server: &Server) -> Etcd {
+    let (options, own) = options(&[server.tcp()], PREFIX);
+    Etcd::new(&options, &own)
+}
+
+/// A prefix of a server that all tests share which speak to it in the way `W`.
+pub(crate) struct Place<W> {
+    shared: &'static SharedServer,
+    prefix: String,
+    way: PhantomData<W>,
+}
+
+/// A server that ends with this process.
+pub(crate) struct SharedServer {
+    server: Server,
+    address: ServerAddress,
+    tls: Option<TlsOptions>,
+    /// A shell that ends the server when its input is closed.
+    _guard: Child,
+}
+
+impl SharedServer {
+    fn new(server: Server, address: ServerAddress, tls: Option<TlsOptions>) -> SharedServer {
+        let mut guard = Command::new("sh");
+        guard.args(["-c", "read -r word; kill -KILL $1; sleep 0.1; rm -rf $2", "guard"]);
+        guard.arg(server.process.id().to_string()).arg(&server.dir);
+        let _guard = guard.stdin(Stdio::piped()).spawn().unwrap();
+        SharedServer { server, address, tls, _guard }
+    }
+}
+
+/// A way to speak to a server.
+pub(crate) trait Spoken {
+    fn server() -> &'static SharedServer;
+}
+
+/// Through its port.
+pub(crate) enum Tcp {}
+
+/// Through its port with TLS, each side having a certificate.
+pub(crate) enum Tls {}
+
+/// Through its socket.
+pub(crate) enum Unix {}
+
+impl Spoken for Tcp {
+    fn server() -> &'static SharedServer {
+        static SHARED: OnceLock<SharedServer> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let server = Server::start(&[]);
+            let address = server.tcp();
+            SharedServer::new(server, address, None)
+        })
+    }
+}
+
+impl Spoken for Tls {
+    fn server() -> &'static SharedServer {
+        static SHARED: OnceLock<SharedServer> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let authority = Authority::new();
+            let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), true);
+            let identity = Some(authority.issue("a client").identity());
+            let (address, tls) = (server.tcp(), TlsOptions { identity, ..trusting(&authority) });
+            SharedServer::new(server, address, Some(tls))
+        })
+    }
+}
+
+impl Spoken for Unix {
+    fn server() -> &'static SharedServer {
+        static SHARED: OnceLock<SharedServer> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let server = Server::start(&[WITH_SOCKET]);
+            let address = ServerAddress::Unix(server.dir.join(SOCKET));
+            SharedServer::new(server, address, None)
+        })
+    }
+}
+
+impl<W: Spoken> Fixture for Place<W> {
+    type Store = Etcd;
+
+    fn start() -> Place<W> {
+        static CREATED: AtomicU64 = AtomicU64::new(0);
+        let prefix = format!("rl{}", CREATED.fetch_add(1, Ordering::Relaxed));
+        Place { shared: W::server(), prefix, way: PhantomData }
+    }
+
+    fn connect(&self) -> Etcd {
+        let (options, own) = options(core::slice::from_ref(&self.shared.address), &self.prefix);
+        Etcd::new(&StoreOptions { tls: self.shared.tls.clone(), ..options }, &own)
+    }
+
+    fn flush(&self) {
+        self.shared.server.ctl(&["del", "--prefix", &format!("{}/", self.prefix)]);
+    }
+}
+
+impl<W: Spoken> LogFixture for Place<W> {
+    fn forget_changes(&self, Shard { namespace, number }: &Shard) {
+        let shard = format!("{}/{namespace}/{number}/", self.prefix);
+        let server = &self.shared.server;
+        let names = server.ctl(&["get", "--prefix", "--keys-only", &shard]);
+        for name in names.lines().filter(|name| name.contains("/d/")) {
+            server.ctl(&["del", name]);
+        }
+    }
+
+    fn ahead_of(&self, Position([number, epoch]): Position) -> Position {
+        Position([number + 1_000_000, epoch])
+    }
+}
+
+impl Served for Server {
+    type Store = Etcd;
+    const PROTOCOL: &str = "etcd";
+    /// The version, the counts, a lease of each life, and the result.
+    const MOST_ANSWERS: usize = 8;
+    /// Older versions of Go have only one alert for all certificates.
+    const UNTRUSTED: &str = "received fatal alert";
+
+    fn start() -> Server {
+        Server::start(&[])
+    }
+
+    fn start_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+        wants_certificates: bool,
+    ) -> Server {
+        let dir = new_dir();
+        certificate.write(authority, &dir);
+        let files = ["--cert-file", "certificate.pem", "--key-file", "key.pem"];
+        let of_clients = ["--client-cert-auth", "--trusted-ca-file", "roots.pem"];
+        let of_clients = if wants_certificates { &of_clients[..] } else { &[] };
+        Server::start_in(dir, &[&files, of_clients].concat())
+    }
+
+    fn store(&self, common: &StoreOptions) -> Etcd {
+        Etcd::new(common, &EtcdOptions { prefix: PREFIX.into() })
+    }
+
+    fn address(&self) -> ServerAddress {
+        self.tcp()
+    }
+
+    fn signal(&self, name: &str) {
+        self.signal(name);
+    }
+
+    fn crash(&mut self) {
+        self.kill();
+    }
+
+    fn start_again(&mut self) {
+        fs::remove_dir_all(self.dir.join("data")).unwrap();
+        self.start_again();
+    }
+
+    fn restart(&mut self) {
+        self.kill();
+        self.start_again();
+    }
+
+    fn is_untouched(&self) -> bool {
+        self.ctl(&["get", "--prefix", "--keys-only", "rl"]).trim().is_empty()
+    }
+
+    fn is_of_missing_certificate(error: &StoreError) -> bool {
+        let is_told = error.to_string().to_lowercase().contains("certificate");
+        is_told && matches!(error.failure, Failure::Unreachable(_))
+    }
+}
