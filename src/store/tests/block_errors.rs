@@ -79,7 +79,10 @@ fn an_error_about_a_wrong_block_suggests_a_right_one() {
         ),
         (
             "prefix x; strategy postgres;",
-            "\"prefix\" is an option of strategy redis, not of postgres",
+            match cfg!(feature = "etcd") {
+                true => "\"prefix\" is an option of strategy redis and etcd, not of postgres",
+                false => "\"prefix\" is an option of strategy redis, not of postgres",
+            },
         ),
         (
             "database main; strategy redis;",

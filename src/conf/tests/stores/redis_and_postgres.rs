@@ -203,7 +203,7 @@ fn databases_prefixes_and_tables_have_names() {
             "prefix: an option of redis alone",
             "strategy postgres;\n\
              prefix rl;",
-            "[emerg] ratelimit_store \"main\": \"prefix\" is an option of strategy redis, not of \
+            "[emerg] ratelimit_store \"main\": \"prefix\" is an option of strategy <with prefixes>, not of \
              postgres in http.conf:2",
         ),
         (
