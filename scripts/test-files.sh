@@ -12,6 +12,8 @@ test_packages() {
     need_packages chromium-headless-shell
     # A clock that is wrong; instructions that are counted.
     need_packages faketime valgrind
+    # libFuzzer is C++.
+    need_packages g++
     # Cassandra is not Debian's: scripts/cassandra/server.sh fetches it.
     need_packages openjdk-17-jre-headless maven
     need_packages nginx nginx-dev libnginx-mod-http-lua

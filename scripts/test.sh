@@ -54,6 +54,14 @@ loom() {
         cargo test --locked --release --no-default-features --lib "$@" loom
 }
 
+# A minute of each target, one after another.
+fuzz() {
+    local target
+    for target in $(basename -s .rs fuzz/fuzz_targets/*.rs); do
+        scripts/fuzz.sh "$target" 60 | sed 's/^/ok - /'
+    done
+}
+
 # The library's pages, without any feature.
 library_pages() {
     RUSTDOCFLAGS="-D warnings" patient \
@@ -212,6 +220,9 @@ tests static-second build-fail-points static_without_cassandra "$second_tree"
 step own-checked "build-loom build-second-checked" own_checked
 check dynamic-debian own-checked patient with_own_checked dynamic "$debian_tree" "${debian[0]}"
 check static-debian "dynamic-debian nginx-debian-source" patient with_own_checked static "$debian_source"
+
+step build-fuzz build-loom patient scripts/fuzz.sh --build
+tests fuzz build-fuzz patient fuzz
 
 tests cargo-test "build-tests cassandra" \
     with_cassandra cargo test --locked --profile checked "${features[@]}"

@@ -1,4 +1,4 @@
 //! See `src/fuzzing/api.rs`.
 #![no_main]
 
-fuzz::target!(api);
+fuzz::target!(api::run);

@@ -1,4 +1,4 @@
 //! See `src/fuzzing/zone.rs`.
 #![no_main]
 
-fuzz::target!(zone);
+fuzz::target!(zone::run);

@@ -8,12 +8,12 @@ pub mod network;
 pub use libfuzzer_sys;
 pub use ngx_http_rate_limiting_module::fuzzing;
 
-/// Defines the target of this name.
+/// Defines a target, by its path in `src/fuzzing/`.
 #[macro_export]
 macro_rules! target {
-    ($name:ident) => {
+    ($($path:ident)::+) => {
         $crate::libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-            $crate::memory::bounded(|| $crate::fuzzing::$name::run(data))
+            $crate::memory::bounded(|| $crate::fuzzing::$($path)::+(data))
         });
     };
 }

@@ -2,9 +2,10 @@
 //!
 //! Only `fuzz/` compiles them, with `--cfg fuzzing`; `scripts/fuzz.sh` runs them.
 //!
-//! - [`zone`]: a damaged zone; [`api`]: calls of the API
+//! - [`api`]: calls of the API; [`stores`]: answers of hostile servers; [`zone`]: a damaged zone
 
 pub mod api;
+pub mod stores;
 pub mod zone;
 
 use core::net::Ipv4Addr;
