@@ -24,7 +24,7 @@ my @store_names;
 our @DAYS = (366, 360, 300);
 
 # nodes => their number; port => the first port. Each node uses one port, and two more for its proxies, if it has
-# any; the store uses the next ones. store => the class of the shared store.
+# any; the store uses the next ones. store => the class of the shared store. times => directives of the nodes for it.
 #
 # The class of a store, such as RedisStore.pm, has these methods:
 #
@@ -44,7 +44,7 @@ our @DAYS = (366, 360, 300);
 #   totals, total     as in Redis.pm
 sub new {
     my ($class, %self) = @_;
-    my $self = bless {%self, marks => 0, cycles => {ok => 0, error => 0}, logs => []}, $class;
+    my $self = bless {times => '', %self, marks => 0, cycles => {ok => 0, error => 0}, logs => []}, $class;
     my $port = $self->{port};
     $Load::decided = $self->{store}->decides if $self->{store}->can('decides');
     @NAMESPACES  = ('api', $Load::decided eq 'nothing' ? () : qw(now held));
@@ -72,7 +72,7 @@ sub configuration {
     my $proxy  = $self->{proxy}{$number};
     my @stores = map {
         my $conf = $self->{store}->conf($proxy ? $proxy->{$_}{port} : ());
-        "ratelimit_store for_$_ { $conf }\n";
+        "ratelimit_store for_$_ { $conf $self->{times} }\n";
     } @store_names;
     my %asks = map {
         my $ask = "limit=1000000/${_}d cost=0";

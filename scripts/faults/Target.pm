@@ -70,7 +70,7 @@ sub configuration {
         "small-$shape-3 concurrent=2", "small-$shape-3 limit=9/2h window=moving", "small-$shape-4 rate=\$arg_r/1s burst=3";
     return (
         zone  => $conf{zone},
-        http  => "$http ratelimit_zone zone=small:64k; ratelimit_store for_small { $store exchanges 3; }",
+        http  => "$http ratelimit_zone zone=small:64k; ratelimit_store for_small { $store $cluster->{times} exchanges 3; }",
         rules => {
             %{$conf{rules}}, %exact, map({ ("ask-$_" => "$algorithms{$_} cost=0") } keys %algorithms),
             small => $small,
@@ -177,7 +177,8 @@ sub reload {
     my ($self) = @_;
     my $node = $self->{node};
     return if !$self->has_reloaded;
-    $self->{before} = [$node->workers];
+    # Workers of a master that is killed are nobody's children.
+    $self->{before} = [@orphans = $node->workers];
     $node->configure($self->configuration);
     kill HUP => $node->{master};
 }
@@ -193,7 +194,6 @@ sub wait_for_reload {
 sub restart {
     my ($self) = @_;
     my ($cluster, $node) = @$self{qw(cluster node)};
-    @orphans = @{$self->{before}};
     kill QUIT => @orphans;
     $node->wait_for('the end of workers', sub { !grep { Nginx::is_running($_) } @orphans });
     @orphans = ();
