@@ -29,6 +29,8 @@ impl SharedTable {
     }
 
     pub(crate) fn with_secret(len: usize, secret: [u64; 2]) -> SharedTable {
+        // Miri takes half a minute for a larger one.
+        let len = if cfg!(miri) { len.min(1 << 16) } else { len };
         let region = mapped(len);
         // SAFETY: the memory is unmapped with the table only, and not used otherwise.
         let table = unsafe { CounterTable::create(region, len, secret).unwrap() };
@@ -110,18 +112,13 @@ impl CounterTable<'_> {
 }
 
 /// Maps zeroed memory that a `fork` shares.
-fn mapped(len: usize) -> NonNull<[u8]> {
+pub(crate) fn mapped(len: usize) -> NonNull<[u8]> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // Miri, which has no fork, maps private memory only.
+    let sharing = if cfg!(miri) { libc::MAP_PRIVATE } else { libc::MAP_SHARED };
+    let flags = sharing | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping, whose result is checked.
-    let start = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
+    let start = unsafe { libc::mmap(core::ptr::null_mut(), len, access, flags, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);
     NonNull::slice_from_raw_parts(NonNull::new(start).unwrap().cast(), len)
 }

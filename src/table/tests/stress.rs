@@ -7,7 +7,7 @@ use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::table::*;
-use crate::testing::table::{Process, SharedTable};
+use crate::testing::table::{Process, SharedTable, at_once, mapped};
 
 const PROCESSES: u64 = 4;
 const HITS: u64 = 10_000_000;
@@ -49,18 +49,13 @@ struct Told {
 
 /// Returns zeroed memory that a `fork` shares, and that lasts until the test process ends.
 fn shared<T>(count: usize) -> &'static [T] {
-    let len = size_of::<T>() * count;
-    let (protection, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping of this size, for which zero is a valid value.
-    unsafe {
-        let start = libc::mmap(core::ptr::null_mut(), len, protection, flags, -1, 0);
-        assert_ne!(start, libc::MAP_FAILED);
-        core::slice::from_raw_parts(start.cast(), count)
-    }
+    let memory = mapped(size_of::<T>() * count);
+    // SAFETY: memory of this size that is never unmapped, and for which zero is a valid value.
+    unsafe { core::slice::from_raw_parts(memory.as_ptr().cast(), count) }
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "would take hours")]
 fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
     let shared_table = SharedTable::new(8 << 20);
     let table = &shared_table.table;
@@ -98,11 +93,7 @@ fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
             }
         }
     };
-    let processes: Vec<_> =
-        (0..PROCESSES).map(|process| Process::start(|| worker(process))).collect();
-    for process in processes {
-        assert_eq!(process.wait(), None);
-    }
+    at_once(PROCESSES, worker);
 
     // If n callers got a largest count of n, and counts whose sum and sum of squares are those of 1
     // to n, then they got 1 to n: no hit is missing or counted twice.
@@ -124,14 +115,14 @@ fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
 
 #[test]
 fn a_limit_is_never_exceeded_and_fully_used_by_many_processes() {
-    const LIMIT: i64 = 1000;
+    const LIMIT: i64 = if cfg!(miri) { 50 } else { 1000 };
     let shared_table = SharedTable::new(1 << 20);
     let table = &shared_table.table;
     let year = WindowSize::MAX_MILLIS;
     let counter = table.counter_in(b"default", StoredKind::Windows, year);
     let admitted: &[AtomicU64] = shared(1);
 
-    let worker = || {
+    let worker = |_| {
         let clock = CachedClock(core::cell::Cell::new(CachedClock::real()));
         let limit = Admission::Within(Hits::from_thousandths(LIMIT * 1000), Algorithm::Fixed);
         for n in 0..LIMIT {
@@ -144,14 +135,12 @@ fn a_limit_is_never_exceeded_and_fully_used_by_many_processes() {
             }
         }
     };
-    let processes: Vec<_> = (0..PROCESSES).map(|_| Process::start(worker)).collect();
-    for process in processes {
-        assert_eq!(process.wait(), None);
-    }
+    at_once(PROCESSES, worker);
     assert_eq!(admitted[0].load(SeqCst), LIMIT as u64);
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no signals")]
 fn a_stopped_process_delays_nobody() {
     let shared_table = SharedTable::new(7 * 4096);
     let table = &shared_table.table;
@@ -178,9 +167,9 @@ fn a_stopped_process_delays_nobody() {
 
 #[test]
 fn taking_the_changes_finds_every_synced_key() {
-    const KEYS: u64 = 500;
-    let clock = CachedClock(core::cell::Cell::new(CachedClock::real()));
-    for round in 0..40 {
+    const KEYS: u64 = if cfg!(miri) { 50 } else { 500 };
+    const ROUNDS: u64 = if cfg!(miri) { 2 } else { 40 };
+    for round in 0..ROUNDS {
         let shared_table = SharedTable::new(1 << 20);
         let table = &shared_table.table;
         let year = WindowSize::MAX_MILLIS;
@@ -188,20 +177,19 @@ fn taking_the_changes_finds_every_synced_key() {
         let counter = counter.synced(true);
         // Neighbours in the table that are inserted at the same time.
         let worker = |process: u64| {
+            let clock = CachedClock(core::cell::Cell::new(CachedClock::real()));
             for n in 0..KEYS {
                 let key = format!("of process {process}, and long enough for two parts: {n}");
                 let key = table.key(key.as_bytes());
                 table.add(&counter, key, &clock, Hits::ONE, Admission::Unconditional);
             }
         };
-        let processes: Vec<_> =
-            (0..PROCESSES).map(|process| Process::start(|| worker(process))).collect();
-        for process in processes {
-            assert_eq!(process.wait(), None);
-        }
+        at_once(PROCESSES, worker);
         let mut found = 0;
         for group in 0..table.change_groups() {
-            table.take_changes(group, counter.namespace(), clock.now(), |_| found += 1);
+            table.take_changes(group, counter.namespace(), UnixMillis(CachedClock::real()), |_| {
+                found += 1
+            });
         }
         assert_eq!(found, KEYS * PROCESSES, "round {round}, {:?}", table.zone_stats());
     }

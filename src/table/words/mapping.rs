@@ -31,10 +31,12 @@ impl Mapping {
     pub(crate) fn heap(bytes: usize) -> io::Result<Mapping> {
         let mapping = Mapping::of(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, bytes)?;
         // Keys are spread over all the memory, so with small pages nearly each request would also
-        // miss the TLB. Where huge pages are not available, small ones work.
-        // SAFETY: the range is mapped, and the advice does not change its content.
-        let _ =
-            unsafe { libc::madvise(mapping.memory.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        // miss the TLB. Where huge pages are not available, small ones work. Miri has no pages.
+        if !cfg!(miri) {
+            let start = mapping.memory.as_ptr().cast();
+            // SAFETY: the range is mapped, and the advice does not change its content.
+            let _ = unsafe { libc::madvise(start, bytes, libc::MADV_HUGEPAGE) };
+        }
         Ok(mapping)
     }
 

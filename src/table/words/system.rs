@@ -77,8 +77,11 @@ impl ProcessId {
     pub(crate) fn current() -> Option<ProcessId> {
         static COUNTED: Once = Once::new();
         COUNTED.call_once(|| {
-            // SAFETY: the function is async-signal-safe and lives as long as this library, which is never unloaded.
-            let _ = unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
+            // Miri has no fork.
+            if !cfg!(miri) {
+                // SAFETY: the function is async-signal-safe and lives as long as this library, which is never unloaded.
+                let _ = unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
+            }
         });
         let id = std::process::id();
         // Without /proc, the start time is unknown, and so is not compared.
@@ -98,6 +101,10 @@ impl ProcessId {
     /// its id, and from one that its parent has not waited for; it takes some ten microseconds.
     pub(crate) fn has_ended(self, exact: bool) -> bool {
         let id = u32::try_from(self.0 >> START_BITS).unwrap_or(0);
+        // Miri has no signals, and one process.
+        if cfg!(miri) {
+            return id != std::process::id();
+        }
         let Ok(pid) = libc::pid_t::try_from(id) else { return true };
         // SAFETY: signal 0 is not sent, only checked.
         let is_missing = unsafe { libc::kill(pid, 0) } != 0

@@ -5,6 +5,23 @@ use std::collections::BTreeMap;
 
 use crate::table::words::fail;
 
+/// Runs `worker` with the numbers below `count` at once, each in a process of its own. In threads of this process with
+/// `--cfg threads`, since a sanitizer sees one process only, and in Miri.
+pub(crate) fn at_once(count: u64, worker: impl Fn(u64) + Sync) {
+    if cfg!(any(threads, miri)) {
+        return std::thread::scope(|scope| {
+            for number in 0..count {
+                let worker = &worker;
+                scope.spawn(move || worker(number));
+            }
+        });
+    }
+    let start = |number| Process::start(|| worker(number));
+    for process in (0..count).map(start).collect::<Vec<_>>() {
+        assert_eq!(process.wait(), None);
+    }
+}
+
 /// Runs `child` in a process of its own, which shares the tables; returns the signal that ended
 /// it, if one did.
 pub(crate) fn in_process(child: impl FnOnce()) -> Option<i32> {
