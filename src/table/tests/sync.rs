@@ -513,6 +513,17 @@ fn progress_recorded_without_the_lease_has_everything_fetched_anew() {
 }
 
 #[test]
+fn a_store_that_only_removed_the_node_has_the_charges_of_its_reserves() {
+    let fixture = Fixture::new(1 << 20);
+    let lease = lease(&fixture, 1000).unwrap();
+    for is_lost in [true, false] {
+        lease.enter_epoch(7).unwrap();
+        assert_eq!(lease.repair(), Repair::SendAnew { is_lost });
+        lease.repaired().unwrap();
+    }
+}
+
+#[test]
 fn namespaces_and_shards_have_leases_of_their_own() {
     let fixture = Fixture::new(2 << 20);
     let table = &fixture.shared.table;

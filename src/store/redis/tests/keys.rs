@@ -169,6 +169,19 @@ fn many_living_nodes_are_counted_seldom() {
     });
 }
 
+#[test]
+fn a_life_that_no_node_has_counts_for_none() {
+    let server = Server::start(&[]);
+    for (n, till) in ["9999999999999999", "1e300", "inf", "nan"].iter().enumerate() {
+        let _: i64 =
+            server.ask(&["HSET", &format!("{SHARD}:l"), &format!("{n:032x}"), till]).unwrap();
+    }
+    block_on(async {
+        let mut node = join(server.tcp()).await;
+        assert_eq!(say(&mut node, 600).await, Some(1));
+    });
+}
+
 /// Tells for how many seconds a node lives. Returns the number of living nodes.
 async fn say(node: &mut Node<Redis>, seconds: u64) -> Option<u64> {
     let lives_for = Some(Duration::from_secs(seconds));
