@@ -188,6 +188,7 @@ check rustfmt packages cargo fmt --check
 check layers packages scripts/check-layers.sh
 check links packages scripts/check-links.sh
 check words packages scripts/check-words.sh
+check defects packages scripts/defects.sh --check
 check dependencies packages scripts/deny.sh
 
 # Compilation, in two rows: each has a directory of Cargo's for itself. What tests wait for is first.
