@@ -305,8 +305,4 @@ impl Strategy for Agreeing {
     ) -> Result<Hits, StoreError> {
         Ok(Hits::ZERO)
     }
-
-    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
-        Ok(false)
-    }
 }

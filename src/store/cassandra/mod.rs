@@ -36,7 +36,7 @@ use super::contract::strategy::{
 };
 use super::settings::kind::Registered;
 use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::WindowSize;
 use charges::certainty::FullCounters;
 use charges::charger::Chargers;
 
@@ -169,10 +169,5 @@ impl Strategy for Cassandra {
             counters::total(connected, epoch, partition, key).await
         };
         self.link.exchange(exchange).await
-    }
-
-    /// Does nothing, since rows expire.
-    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
-        Ok(false)
     }
 }

@@ -308,13 +308,16 @@ pub trait Strategy: Sized {
         window: u64,
     ) -> Result<Hits, StoreError>;
 
-    /// Removes some of the counts that do not matter any more at `now`, if the store does not
-    /// expire them itself. Returns whether more may be left.
+    /// Removes some of the counts that do not matter any more at `now`. Returns whether more may be left. By default, it
+    /// does nothing: for a store that expires them itself.
     ///
     /// # Errors
     ///
     /// [`StoreError`]
-    async fn purge(&mut self, shard: &Shard, now: UnixMillis) -> Result<bool, StoreError>;
+    async fn purge(&mut self, shard: &Shard, now: UnixMillis) -> Result<bool, StoreError> {
+        let _ = (shard, now);
+        Ok(false)
+    }
 
     /// Returns another client of the same datastore with connections of its own, for
     /// [`recv`](Strategy::recv). `None` if the datastore has no channel.

@@ -40,7 +40,7 @@ use super::contract::strategy::{
 };
 use super::settings::kind::Registered;
 use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::WindowSize;
 
 /// A client of etcd, with one member or several.
 #[derive(Debug)]
@@ -193,10 +193,5 @@ impl Strategy for Etcd {
 
     async fn recv(&mut self, subscriptions: &[Subscription]) -> Result<Vec<PushNews>, StoreError> {
         self.listener.recv(&mut self.link, &self.prefix, subscriptions).await
-    }
-
-    /// Does nothing, since values end with their leases.
-    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
-        Ok(false)
     }
 }

@@ -305,11 +305,6 @@ impl Strategy for Redis {
         self.way.run(&shard, &self.get_window, call, read).await
     }
 
-    /// Does nothing, since counts expire.
-    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
     fn channel(&self) -> Option<Redis> {
         Some(self.listener())
     }

@@ -169,8 +169,4 @@ impl Strategy for Memory<Rows> {
         let name = (size, window, key.to_vec());
         self.exchange(shard, |rows| rows.count(&name).total).await
     }
-
-    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
-        Ok(false)
-    }
 }
