@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use super::sync::shard_sync::Env;
 use crate::policy::window::{Clock, UnixMillis};
-use crate::table::words::system::{random, unix_time, uptime};
+use crate::table::words::system::{random, unix_millis, uptime};
 
 /// The machine's clocks and random numbers, and this process.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub struct Machine;
 
 impl Clock for Machine {
     fn now(&self) -> UnixMillis {
-        UnixMillis(u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX))
+        UnixMillis(unix_millis())
     }
 
     fn fresh(&self) -> UnixMillis {

@@ -13,7 +13,7 @@ use super::wire::{KeyValues, Op, delete, get, is_at, put};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::contract::strategy::{Count, Epoch, NodeId};
-use crate::table::words::system::unix_time;
+use crate::table::words::system::unix_millis;
 
 /// Time for which changes are kept for nodes to catch up. A node that needs older ones fetches all counters.
 const CHANGE_LIFE: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ pub(super) type NewTotals<'a> = BTreeMap<(WindowSize, u64, &'a [u8]), (i64, Dura
 
 /// Returns the time by this machine's clock, since etcd does not tell its own.
 pub(super) fn now() -> UnixMillis {
-    UnixMillis(u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX))
+    UnixMillis(unix_millis())
 }
 
 /// A head as it was read.

@@ -12,9 +12,9 @@ pub fn uptime() -> Duration {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Returns the time since 1970, as far as the machine knows it.
-pub fn unix_time() -> Duration {
-    read(libc::CLOCK_REALTIME)
+/// Returns the milliseconds since 1970, as far as the machine knows them.
+pub fn unix_millis() -> u64 {
+    u64::try_from(read(libc::CLOCK_REALTIME).as_millis()).unwrap_or(u64::MAX)
 }
 
 fn read(clock: libc::clockid_t) -> Duration {
