@@ -4,6 +4,7 @@
 pub(crate) mod failures;
 pub(crate) mod tls;
 
+use core::fmt::Debug;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
@@ -125,6 +126,18 @@ pub(crate) async fn open(store: &mut impl Strategy) -> Result<(), StoreError> {
     let shard = shard("api");
     let opened = store.open_epoch(&shard, None, new_epoch()).await;
     opened.map(drop)
+}
+
+/// Checks that the store denies what this user with this password asks, and shows neither in the error.
+pub(crate) async fn denies(mut store: impl Strategy + Debug, username: &str, password: &str) {
+    let error = open(&mut store).await.unwrap_err();
+    assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
+    assert!(!error.is_transient() && !error.may_have_applied());
+    for text in [format!("{error} {error:?}"), format!("{store:?}")] {
+        for secret in [username, password] {
+            assert!(secret.is_empty() || !text.contains(secret), "{text}");
+        }
+    }
 }
 
 /// Returns the error of the node's batch of this number.

@@ -11,7 +11,7 @@ use crate::store::contract::options::Credentials;
 use crate::store::contract::strategy::{Batch, Strategy as _};
 use crate::testing::conformance::{MINUTE, Node, block_on, hits, new_epoch, pairs, shard, totals};
 use crate::testing::etcd::{PREFIX, Server, connect, options};
-use crate::testing::server_tests::{failure, open};
+use crate::testing::server_tests::{denies, failure, open};
 
 mod servers_as_others_have_them {
     use crate::testing::server_tests::server_tests;

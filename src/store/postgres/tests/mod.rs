@@ -25,7 +25,7 @@ use crate::testing::conformance::{
     MINUTE, Node, behind, block_on, hits, new_epoch, pairs, shard, since, totals, until,
 };
 use crate::testing::postgres::{LOCKED, PUBLIC, Schema, Server, connect, options, secret};
-use crate::testing::server_tests::{failure, open};
+use crate::testing::server_tests::{denies, failure, open};
 
 mod servers_as_others_have_them {
     use crate::testing::server_tests::server_tests;

@@ -33,7 +33,7 @@ use crate::testing::conformance::{
 };
 use crate::testing::proxy::{Proxy, listen};
 use crate::testing::redis::{Server, connect, options};
-use crate::testing::server_tests::{failure, open};
+use crate::testing::server_tests::{denies, failure, open};
 
 mod servers_as_others_have_them {
     use crate::testing::server_tests::server_tests;
