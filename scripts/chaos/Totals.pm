@@ -9,6 +9,7 @@ use warnings;
 use IO::Select;
 use List::Util qw(min uniq);
 use POSIX ();
+use Time::HiRes qw(time);
 
 use Load;
 use Node;
@@ -137,6 +138,28 @@ sub wrong {
             Load::is_held($name) ? $_ < $least || $_ > $of->{store} : $_ != $of->{store}
         } @$of{$cluster->numbers};
     } sort keys %$found;
+}
+
+# Compares the store and all nodes with the counters of a ledger until all values are right, for this number of seconds, and
+# then once more: nothing may come later. is => the further arguments of `bounds`. Returns why nodes do not sync, if they do
+# not; the counts; their bounds; and the names of those that are wrong.
+sub compare {
+    my ($cluster, $round, $counters, $seconds, @is) = @_;
+    my ($trouble, $found, $bounds, @wrong);
+    for my $time (1, 2) {
+        # A killed worker's shards wait for the end of its leases, and a comparison alone may take half a minute on a busy
+        # machine. So there are two at least.
+        my $deadline;
+        do {
+            $trouble = eval { $cluster->settle; 1 } ? undef : "nodes do not sync: $@";
+            $found   = found($cluster, $round, $counters);
+            $bounds  = {map { $_ => [bounds($cluster, $_, $counters->{$_}, @is)] } keys %$found};
+            @wrong   = wrong($cluster, $bounds, $found);
+            $deadline //= time + $seconds;
+        } while (!$trouble && @wrong && time < $deadline);
+        last if @wrong || $trouble;
+    }
+    return ($trouble, $found, $bounds, @wrong);
 }
 
 1;

@@ -164,26 +164,12 @@ sub note_errors {
     push @troubles, "node $number goes on to answer with 503" if $seconds > Load::BACK - Load::CALM;
 }
 
-# Compares the store and all nodes with the ledger until all values are right, and then once more. If nodes ended late,
-# hits that wait for a sync may be missing.
+# Compares the store and all nodes with the ledger. If nodes ended late, hits that wait for a sync may be missing.
 sub check {
     my ($round, $kind, $is_late, $ledger) = @_;
     my $counters = $ledger->{counters};
-    my (@wrong, $found, $bounds);
-    for my $time (1, 2) {
-        # A killed worker's shards wait for the end of its leases, and a comparison alone may take half a minute on a busy
-        # machine. So there are two at least.
-        my ($trouble, $deadline);
-        do {
-            $trouble = eval { $cluster->settle; 1 } ? undef : "round $round: nodes do not sync: $@";
-            $found   = Totals::found($cluster, $round, $counters);
-            $bounds  = {map { $_ => [Totals::bounds($cluster, $_, $counters->{$_}, $kind, $is_late)] } keys %$found};
-            @wrong   = Totals::wrong($cluster, $bounds, $found);
-            $deadline //= time + 30;
-        } while (!$trouble && @wrong && time < $deadline);
-        push @troubles, $trouble if $trouble;
-        last if @wrong || $trouble;
-    }
+    my ($trouble, $found, $bounds, @wrong) = Totals::compare($cluster, $round, $counters, 30, $kind, $is_late);
+    push @troubles, "round $round: $trouble" if $trouble;
     report($round, $bounds, $found, @wrong) if @wrong;
     check_metrics();
     check_bans($round);

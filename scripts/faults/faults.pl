@@ -181,24 +181,17 @@ sub taken_over {
     $node->wait_for('the restored data', sub { $cluster->{store}->total(api => $mark) });
 }
 
-# Compares the store and both nodes with the ledger, until they agree, and once more.
+# Compares the store and both nodes with the ledger.
 sub compare {
     my ($fault, $ledger, $kind, $is_lost) = @_;
-    my $counters = $ledger->{counters};
-    for my $time (1, 2) {
-        my ($deadline, $found, $bounds, @wrong) = (time + 20);
-        do {
-            eval { $cluster->settle; 1 } or return push @troubles, "$fault: nodes do not sync: $@";
-            $found  = Totals::found($cluster, $round, $counters);
-            $bounds = {map { $_ => [Totals::bounds($cluster, $_, $counters->{$_}, $kind, $is_lost)] } keys %$found};
-            @wrong  = Totals::wrong($cluster, $bounds, $found);
-        } while (@wrong && time < $deadline);
-        for my $counter (@wrong) {
-            push @troubles, sprintf "%s: %s: %s to %s are right; the store has %s, nodes have %s", $fault, $counter,
-                @{$bounds->{$counter}}, $found->{$counter}{store}, join ' and ', @{$found->{$counter}}{$cluster->numbers};
-        }
-        return if @wrong;
+    my ($trouble, $found, $bounds, @wrong)
+        = Totals::compare($cluster, $round, $ledger->{counters}, 20, $kind, $is_lost);
+    return push @troubles, "$fault: $trouble" if $trouble;
+    for my $counter (@wrong) {
+        push @troubles, sprintf "%s: %s: %s to %s are right; the store has %s, nodes have %s", $fault, $counter,
+            @{$bounds->{$counter}}, $found->{$counter}{store}, join ' and ', @{$found->{$counter}}{$cluster->numbers};
     }
+    return if @wrong;
     push @troubles, map {"$fault: $_"} $cluster->still_under_way;
 }
 
