@@ -54,17 +54,7 @@ run_lint() {
 }
 
 # Prints the path of a tree of the second nginx with debug symbols, without optimization, and with its debug log.
-debug_nginx() {
-    need_nginx_libraries
-    cached_tree "$root/target/nginx/debug" "$crate_version" fill_debug_nginx
-    printf '%s\n' "$root/target/nginx/debug"
-}
-
-fill_debug_nginx() {
-    fetch_crate_nginx &&
-        auto/configure "${crate_nginx_flags[@]}" --with-debug --with-cc-opt='-O0 -g3' &&
-        make -j"$(nproc)"
-}
+debug_nginx() { compiled_nginx nginx/debug "${crate_nginx_flags[@]}" --with-debug --with-cc-opt='-O0 -g3'; }
 
 run_debug() {
     local conf=${1:-first.conf} prefix

@@ -176,12 +176,7 @@ debian_repositories() {
 # One configuration serves tests and benchmarks. It is -O2, as distributions compile it, and has
 # no --with-debug: debug code would distort what the benchmarks count, and Debian's nginx, which
 # has it, covers that variant in the tests.
-crate_nginx() {
-    need_nginx_libraries
-    cached_tree "$root/target/nginx/$crate_nginx_version" \
-        "$crate_version ${crate_nginx_flags[*]}" fill_crate_nginx
-    printf '%s\n' "$root/target/nginx/$crate_nginx_version"
-}
+crate_nginx() { compiled_nginx "nginx/$crate_nginx_version" "${crate_nginx_flags[@]}"; }
 
 crate_nginx_flags=(
     --with-compat
@@ -196,9 +191,18 @@ crate_nginx_flags=(
     --with-http_stub_status_module
 )
 
-fill_crate_nginx() {
+# compiled_nginx DIRECTORY FLAG...: prints the path of a tree of nginx 1.28, configured with these flags and compiled, in
+# this DIRECTORY of target/.
+compiled_nginx() {
+    local flags=("${@:2}")
+    need_nginx_libraries
+    cached_tree "$root/target/$1" "$crate_version ${flags[*]}" fill_compiled_nginx
+    printf '%s\n' "$root/target/$1"
+}
+
+fill_compiled_nginx() {
     fetch_crate_nginx &&
-        auto/configure "${crate_nginx_flags[@]}" &&
+        auto/configure "${flags[@]}" &&
         make -j"$(nproc)"
 }
 

@@ -34,16 +34,7 @@ nightly() {
 # apart_nginx NAME [OPTION]...: prints the path of a compiled tree of nginx 1.28, whose pools get each piece from
 # malloc, so that an access beyond it is seen. The module for crate_nginx loads into it.
 apart_nginx() {
-    need_nginx_libraries
-    apart_nginx_flags=("${crate_nginx_flags[@]}" "--with-cc-opt=-O1 -g -DNGX_DEBUG_PALLOC=1" "${@:2}")
-    cached_tree "$root/target/sanitize/nginx-$1" "$crate_version ${apart_nginx_flags[*]}" fill_apart_nginx
-    printf '%s\n' "$root/target/sanitize/nginx-$1"
-}
-
-fill_apart_nginx() {
-    fetch_crate_nginx &&
-        auto/configure "${apart_nginx_flags[@]}" &&
-        make -j"$(nproc)"
+    compiled_nginx "sanitize/nginx-$1" "${crate_nginx_flags[@]}" "--with-cc-opt=-O1 -g -DNGX_DEBUG_PALLOC=1" "${@:2}"
 }
 
 # module DIRECTORY COMMAND...: has cargo compile the module for nginx 1.28 to this DIRECTORY of target/, unless there is one.
