@@ -50,7 +50,7 @@ build() {
     [ -e "$tree/.git" ] || git -C "$root" worktree add --quiet --force --detach "$tree" HEAD
     git -C "$tree" checkout --quiet --force --detach "$(git -C "$root" rev-parse HEAD)"
     git -C "$tree" apply "$patches"/*.patch "$patches/has_defect.diff"
-    # What `scripts/test.sh` has compiled of dependencies is not compiled again.
+    # Dependencies that `scripts/test.sh` has compiled are not compiled again.
     mkdir -p "$scratch/build/checked"
     for part in .fingerprint build deps; do
         if [ ! -e "$scratch/build/checked/$part" ] && [ -e "$root/target/checked/$part" ]; then

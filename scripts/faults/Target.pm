@@ -163,7 +163,7 @@ sub hit {
     return (unpack 'L L', $text)[1];
 }
 
-# What happens until a process reaches a point.
+# Events until a process reaches a point.
 
 # Kills a worker while it pushes: at a fail point.
 sub kill_worker {

@@ -9,7 +9,7 @@ use super::link::EtcdSession;
 use super::shard::{FoundHead, NewTotals, change, now};
 use super::wire::{KeyValues, Op, TxnAnswer, delete, get, names, page, put};
 use crate::policy::hits::Hits;
-use crate::policy::window::UnixSeconds;
+use crate::policy::window::{UnixSeconds, WindowSize};
 use crate::store::contract::strategy::{
     Batch, Changes, Count, LONGEST_LIFE, LivingNodes, MAX_TOTAL, NODE_LIFE, Position, Pushed,
 };
@@ -249,9 +249,7 @@ pub(super) fn changes_after(
     (are_in_order && is_end).then_some((changes, answer.more))
 }
 
-fn names_of(
-    change: &LoggedChange,
-) -> impl Iterator<Item = (crate::policy::window::WindowSize, u64, &[u8])> + Clone {
+fn names_of(change: &LoggedChange) -> impl Iterator<Item = (WindowSize, u64, &[u8])> + Clone {
     change.counts.iter().map(|it| (it.size, it.window, &*it.key))
 }
 

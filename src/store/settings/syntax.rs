@@ -57,7 +57,7 @@ pub(super) const TLS_NAME: Syntax<Box<str>> =
         text(word).filter(|name| is_host(name) || name.parse::<Ipv6Addr>().is_ok())
     });
 
-/// What the keys in a store begin with.
+/// A prefix of the keys in a store.
 pub(crate) const PREFIX: Syntax<Box<str>> = Syntax::new(
     "1 to 64 printable ASCII characters without blanks and braces, such as rl",
     |word| {
