@@ -111,6 +111,8 @@ passed "$sent requests during an upgrade are answered and counted"
 first=$(cat /run/nginx.pid)
 service nginx upgrade >/dev/null || die "no upgrade of the binary"
 [ "$(cat /run/nginx.pid)" != "$first" ] || die "the same process as before"
+# Workers of the former binary accept requests until they end.
+until_is ended eval "[ -e /proc/$first ] || echo ended"
 [ "$(limited)" = '200 200 200 200 200 429 ' ] || die "the new module does not limit"
 passed 'the new module limits, after an upgrade of the binary'
 
