@@ -54,12 +54,9 @@ loom() {
         cargo test --locked --release --no-default-features --lib "$@" loom
 }
 
-# A minute of each target, one after another.
+# A minute of each target, as many at once as there are processors.
 fuzz() {
-    local target
-    for target in $(basename -s .rs fuzz/fuzz_targets/*.rs); do
-        scripts/fuzz.sh "$target" 60 | sed 's/^/ok - /'
-    done
+    basename -s .rs fuzz/fuzz_targets/*.rs | xargs -P "$(nproc)" -I TARGET scripts/fuzz.sh TARGET 60 | sed 's/^/ok - /'
 }
 
 # The library's pages, without any feature.
