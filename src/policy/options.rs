@@ -36,8 +36,9 @@ pub struct DirectiveName {
 }
 
 impl OptionError {
-    /// Creates an error with `message`, which must not contain a password.
-    pub fn new(message: impl Into<Box<str>>) -> OptionError {
+    /// Creates an error with `message`, which must not contain a password. It becomes one line, whatever words are in it.
+    pub fn new(message: impl AsRef<str>) -> OptionError {
+        let message = message.as_ref().replace(char::is_control, " ");
         OptionError { message: message.into(), directive: None }
     }
 

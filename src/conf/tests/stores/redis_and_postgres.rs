@@ -56,6 +56,14 @@ fn a_cluster_is_no_other_redis() {
              \"unix:/run/redis.sock\": expected host[:port] or [v6][:port] in http.conf:3",
         ),
         (
+            "cluster: with a socket whose name has several lines",
+            "strategy redis;\n\
+             cluster on;\n\
+             server \"unix:/run/redis\n\u{1b}\";",
+            "[emerg] ratelimit_store \"main\": \"cluster on\" goes with no server \
+             \"unix:/run/redis  \": expected host[:port] or [v6][:port] in http.conf:4",
+        ),
+        (
             "cluster: an option of redis alone",
             "strategy postgres;\n\
              cluster on;",
