@@ -105,6 +105,8 @@ impl<'m> Ring<'m> {
     /// Returns up to `count` places from a position on: those up to the end of the ring, and the
     /// rest from its start.
     fn places(&self, position: u64, count: usize) -> (&'m [AtomicU64], &'m [AtomicU64]) {
+        // A head has 48 bits, and a tail has no more, unless its memory was damaged.
+        let position = position & FencedWord::MAX;
         let start = position.checked_rem(self.words.len() as u64).unwrap_or(0);
         let (before, after) = self.words.split_at(start as usize);
         let first = after.len().min(count);
@@ -223,6 +225,16 @@ mod tests {
         assert!(ring.write(&[4, 5, 6]));
         assert_eq!(read(&ring), [4, 5, 6]);
         assert!(!ring.write(&[0; 6]));
+    }
+
+    #[test]
+    fn a_queue_with_a_damaged_tail_works_again_once_it_is_empty() {
+        let memory = memory(7);
+        let ring = Ring::over(&memory).unwrap();
+        memory[CACHE_LINE].store(u64::MAX - 7, Ordering::Relaxed);
+        read(&ring);
+        assert!(ring.is_empty() && ring.write(&[1, 2]));
+        assert_eq!(read(&ring), [1, 2]);
     }
 
     #[test]
