@@ -2,9 +2,13 @@
 //!
 //! Only `fuzz/` compiles them, with `--cfg fuzzing`; `scripts/fuzz.sh` runs them.
 //!
-//! - [`api`]: calls of the API; [`stores`]: answers of hostile servers; [`zone`]: a damaged zone
+//! - [`conf`]: configurations; [`api`]: calls of the API
+//! - [`stores`]: answers of hostile servers
+//! - [`zone`]: a damaged zone; [`messages`]: a damaged queue of the broker
 
 pub mod api;
+pub mod conf;
+pub mod messages;
 pub mod stores;
 pub mod zone;
 

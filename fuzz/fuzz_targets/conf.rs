@@ -1,0 +1,4 @@
+//! See `src/fuzzing/conf.rs`.
+#![no_main]
+
+fuzz::target!(conf::run);

@@ -1,0 +1,4 @@
+//! See `src/fuzzing/messages.rs`.
+#![no_main]
+
+fuzz::target!(messages::run);
