@@ -2,13 +2,15 @@
 //!
 //! Only `fuzz/` compiles them, with `--cfg fuzzing`; `scripts/fuzz.sh` runs them.
 //!
-//! - [`conf`]: configurations; [`api`]: calls of the API
+//! - [`conf`]: configurations; [`key`]: keys, costs and times; [`api`]: calls of the API
 //! - [`stores`]: answers of hostile servers
-//! - [`zone`]: a damaged zone; [`messages`]: a damaged queue of the broker
+//! - [`zone`]: a damaged zone; [`messages`]: a damaged queue of the broker; [`operations`]: hits in a table
 
 pub mod api;
 pub mod conf;
+pub mod key;
 pub mod messages;
+pub mod operations;
 pub mod stores;
 pub mod zone;
 

@@ -4,7 +4,6 @@
 //! opens must not panic, and must not loop. A key that is new to it is counted as in an intact one.
 
 use core::cell::OnceCell;
-use core::num::NonZeroU64;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
@@ -14,12 +13,11 @@ use crate::engine::{EarlyPush, Namespace, Syncer};
 use crate::policy::algorithm::{Algorithm, LevelKind, StoredKind};
 use crate::policy::hits::{Hits, hits};
 use crate::policy::window::{UnixMillis, WindowSize};
-use crate::store::contract::error::StoreError;
-use crate::store::contract::options::StoreOptions;
 use crate::store::contract::strategy::*;
 use crate::table::{
     Admission, Counter, CounterTable, HeldSweep, LookedAt, NamespaceStats, Outcome,
 };
+use crate::testing::answers::AnswerStore;
 use crate::testing::table::{SharedTable, Time};
 
 /// Sizes of the intact zones: the smallest, which is full, and one with sketches.
@@ -187,7 +185,7 @@ fn read(table: &CounterTable<'_>, namespace: &Namespace<'_>, time: &Time) {
 fn sync(namespace: &Namespace<'_>, time: &Time) {
     let Some(syncer) = Syncer::new(namespace, &[minute()], Duration::from_secs(3)) else { return };
     let syncer = syncer.living_for(Duration::from_secs(60)).telling();
-    let mut store = Agreeing;
+    let mut store = AnswerStore::<Changes, Added>::answering(agree, |_| None);
     for _ in 0..2 {
         let _ = polled(syncer.sync(&mut store, time));
         let _ = polled(syncer.sync_early(EarlyPush::Due, &mut store, time));
@@ -239,70 +237,11 @@ fn count_a_new_key(table: &CounterTable<'_>, time: &Time) {
     }
 }
 
-/// A store that has nothing, and agrees to everything.
-struct Agreeing;
-
-impl Strategy for Agreeing {
-    type Options = ();
-    type Step = ();
-    type Changes = Changes;
-    type Counts = Added;
-
-    fn new(_: &StoreOptions, (): &()) -> Self {
-        Agreeing
-    }
-
-    fn connects(&self) -> u64 {
-        0
-    }
-
-    fn server(&self) -> Option<String> {
-        None
-    }
-
-    fn shards(&self) -> u16 {
-        2
-    }
-
-    async fn push_diffs(
-        &mut self,
-        _: &Shard,
-        batch: &Batch,
-        _: usize,
-    ) -> Result<Pushed, StoreError> {
-        assert!(batch.diffs.len() <= Batch::MAX_DIFFS, "{} diffs", batch.diffs.len());
-        let [sequence, tag] = batch.position.map_or([0, 0], |Position(words)| words);
-        let position = Position([sequence.saturating_add(1).min(u64::MAX - 1), tag]);
-        let changes = Changes::Since { counts: Vec::new(), position, has_more: false };
-        Ok(Pushed::Applied { changes, now: UnixMillis(T) })
-    }
-
-    async fn open_epoch(
-        &mut self,
-        _: &Shard,
-        _: Option<Epoch>,
-        _: Epoch,
-    ) -> Result<Epoch, StoreError> {
-        Ok(Epoch(NonZeroU64::MIN))
-    }
-
-    async fn get_counters(
-        &mut self,
-        _: &Shard,
-        _: Epoch,
-        _: &[(WindowSize, u64)],
-        (): (),
-    ) -> Result<(Vec<Count>, Option<()>), StoreError> {
-        Ok((Vec::new(), None))
-    }
-
-    async fn get_window(
-        &mut self,
-        _: &Shard,
-        _: &[u8],
-        _: WindowSize,
-        _: u64,
-    ) -> Result<Hits, StoreError> {
-        Ok(Hits::ZERO)
-    }
+/// Applies a batch, in a store that has nothing.
+fn agree(batch: &Batch, _: usize) -> Pushed {
+    assert!(batch.diffs.len() <= Batch::MAX_DIFFS, "{} diffs", batch.diffs.len());
+    let [sequence, tag] = batch.position.map_or([0, 0], |Position(words)| words);
+    let position = Position([sequence.saturating_add(1).min(u64::MAX - 1), tag]);
+    let changes = Changes::Since { counts: Vec::new(), position, has_more: false };
+    Pushed::Applied { changes, now: UnixMillis(T) }
 }

@@ -1,10 +1,13 @@
 //! Support for tests and fuzz targets: memory and time, servers, and the tests that every datastore passes.
 //!
 //! - `table`: memory that processes share, and simulated time; `certificates`, `proxy`: for connections to servers
+//! - `model`: operations on a table, and a naive model of it; `answers`: a store whose answers a test gives
 //! - `port`: ports of servers that are started again
 //! - `redis`, `postgres`, `cassandra`, `etcd`: servers that tests start
 //! - `conformance`: tests that every datastore passes; `server_tests`: tests of those that have servers
 
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod answers;
 #[cfg(all(test, feature = "cassandra", not(loom)))]
 pub(crate) mod cassandra;
 #[cfg(all(test, not(loom)))]
@@ -13,6 +16,9 @@ pub(crate) mod certificates;
 pub mod conformance;
 #[cfg(all(test, feature = "etcd", not(loom)))]
 pub(crate) mod etcd;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+#[cfg_attr(fuzzing, allow(dead_code, unused_imports, reason = "some of it is for tests only"))]
+pub(crate) mod model;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod port;
 #[cfg(all(test, not(loom)))]

@@ -1,10 +1,8 @@
 //! Random sequences of operations: the table against a naive model of it, with a simulated clock
 //! and one caller at a time. The sequences are the same in each run.
 
-mod naive;
 mod ops;
 mod rates;
-mod world;
 
 use std::collections::HashMap;
 
@@ -17,23 +15,9 @@ use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::window::{Clock, WindowPosition, WindowSize};
 use crate::table::*;
+use crate::testing::model::{SIZES, SteppedClock, T, World, is_within};
 use crate::testing::table::SharedTable;
-use naive::is_within;
-use ops::{SteppedClock, limit, ops, sizes, step};
-use world::World;
-
-const T: u64 = 1_700_000_000_000;
-const HOUR: u64 = 3_600_000;
-const DAY: u64 = 24 * HOUR;
-const YEAR: u64 = 365 * DAY;
-const SIZES: [u64; 5] = [1, 7, 1000, 60_000, 366 * DAY];
-const NAMESPACES: [&str; 2] = ["default", "other"];
-
-/// Number of windows after which a column's stamps recur.
-const PERIOD: u64 = 1 << 17;
-/// A counter's last use is known modulo twice this time. After a longer jump, the counter may look
-/// unused although it is not, or the other way round.
-const MEMORY: u64 = 390 * DAY;
+use ops::{limit, ops, sizes, step};
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {

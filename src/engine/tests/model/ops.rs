@@ -1,129 +1,13 @@
-//! Operations, a clock that jumps, and their random generation.
-
-use std::cell::Cell as StdCell;
+//! Random operations.
 
 use proptest::prelude::*;
-use proptest::sample::{Index, subsequence};
+use proptest::sample::subsequence;
 
-use super::{DAY, HOUR, NAMESPACES, PERIOD, SIZES, T, YEAR};
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit};
-use crate::policy::window::{Clock, UnixMillis, WindowSize};
-
-/// A worker's clock: the time that it remembers, and the real one.
-pub(super) struct SteppedClock {
-    pub(super) seen: StdCell<u64>,
-    pub(super) real: StdCell<u64>,
-    pub(super) looks: StdCell<u32>,
-}
-
-impl SteppedClock {
-    pub(super) fn at(millis: u64) -> SteppedClock {
-        SteppedClock {
-            seen: StdCell::new(millis),
-            real: StdCell::new(millis),
-            looks: StdCell::new(0),
-        }
-    }
-
-    pub(super) fn set(&self, millis: u64) {
-        self.seen.set(millis);
-        self.real.set(millis);
-        self.looks.set(0);
-    }
-}
-
-impl Clock for SteppedClock {
-    fn now(&self) -> UnixMillis {
-        UnixMillis(self.seen.get())
-    }
-
-    fn fresh(&self) -> UnixMillis {
-        let looks = self.looks.get() + 1;
-        self.looks.set(looks);
-        assert!(looks < 10_000, "an operation does not end while time stands still");
-        self.seen.set(self.real.get());
-        self.now()
-    }
-}
-
-/// An operation on the table, or on the time. Indexes count modulo the number of elements.
-#[derive(Clone, Debug)]
-pub(super) enum Op {
-    /// Adds the same to `count` keys, starting with `from`.
-    Add {
-        counter: (usize, usize),
-        from: u32,
-        count: u32,
-        cost: i64,
-        within: Option<(i64, Algorithm)>,
-    },
-    /// Adds to the key of the last addition.
-    Again {
-        cost: i64,
-    },
-    Read {
-        counter: (usize, usize),
-        key: u32,
-    },
-    /// Refunds one of the receipts.
-    GiveBack(Index),
-    Forward(Step),
-    Back(Step),
-    /// The worker does not read the clock for this time.
-    Stall(Step),
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
-    Millis(u64),
-    /// To the end of the window, or this number of milliseconds past it (before it, if negative).
-    ToEnd(usize, i64),
-    Windows(usize, u64),
-    /// By this number of windows, and then to this number of milliseconds before the end of that
-    /// window.
-    Deferred(usize, u64, u64),
-    /// Until the stamps recur, or this number of windows longer.
-    Period(usize, i64),
-}
-
-impl Step {
-    pub(super) fn after(self, now: u64, sizes: &[u64]) -> u64 {
-        let size = |index: usize| sizes[index % sizes.len()];
-        match self {
-            Step::Millis(millis) => now + millis,
-            Step::ToEnd(index, offset) => {
-                let end = (now / size(index) + 1) * size(index);
-                end.saturating_add_signed(offset).max(now)
-            }
-            Step::Deferred(index, count, left) => {
-                let end = (now / size(index) + 1 + count) * size(index);
-                (end - left.min(size(index))).max(now)
-            }
-            Step::Windows(index, count) => now + size(index).min(DAY) * count,
-            Step::Period(index, windows) => {
-                now + size(index).min(60_000) * PERIOD.saturating_add_signed(windows)
-            }
-        }
-    }
-
-    /// Returns the time before the step.
-    pub(super) fn before(self, now: u64, sizes: &[u64]) -> u64 {
-        let way = match self {
-            Step::ToEnd(index, offset) => {
-                let size = sizes[index % sizes.len()];
-                (now % size).saturating_add_signed(-offset)
-            }
-            Step::Deferred(index, count, left) => {
-                let size = sizes[index % sizes.len()];
-                now % size + (count - 1) * size + left.min(size)
-            }
-            step => step.after(now, sizes) - now,
-        };
-        now.saturating_sub(way).max(T / 2)
-    }
-}
+use crate::policy::window::WindowSize;
+use crate::testing::model::{HOUR, NAMESPACES, Op, SIZES, Step, YEAR};
 
 pub(super) fn sizes() -> impl Strategy<Value = Vec<u64>> {
     subsequence(SIZES.to_vec(), 1..=3)
@@ -189,7 +73,7 @@ pub(super) fn ops(keys: u32, burst: u32, len: usize) -> impl Strategy<Value = Ve
         }),
         8 => cost().prop_map(|cost| Op::Again { cost }),
         3 => (counter(), 0..keys).prop_map(|(counter, key)| Op::Read { counter, key }),
-        3 => any::<Index>().prop_map(Op::GiveBack),
+        3 => any::<usize>().prop_map(Op::GiveBack),
         4 => step().prop_map(Op::Forward),
         1 => long_step().prop_map(Op::Forward),
         2 => step().prop_map(Op::Back),

@@ -1,6 +1,5 @@
 //! A store whose answers make no progress.
 
-use core::marker::PhantomData;
 use core::num::NonZeroU64;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
@@ -8,91 +7,9 @@ use core::time::Duration;
 use super::node::{Synced, cluster};
 use super::{LIFETIME, SIZE, T, hits, size};
 use crate::engine::{SyncError, Syncer};
-use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
-use crate::store::contract::error::StoreError;
-use crate::store::contract::options::StoreOptions;
+use crate::policy::window::UnixMillis;
 use crate::store::contract::strategy::*;
-
-/// The answer to a batch, by the number of calls.
-type Answer<C> = fn(&Batch, usize) -> Pushed<C>;
-type Page = fn(usize) -> Option<usize>;
-
-/// A store that repeats the same answer.
-struct Liar<C, K> {
-    calls: usize,
-    answer: Answer<C>,
-    page: Page,
-    counts: PhantomData<K>,
-}
-
-impl<C: ChangesKind, K: CountsKind> Strategy for Liar<C, K> {
-    type Options = ();
-    type Step = usize;
-    type Changes = C;
-    type Counts = K;
-
-    fn new(_: &StoreOptions, (): &()) -> Self {
-        unreachable!("made by the tests")
-    }
-
-    fn connects(&self) -> u64 {
-        0
-    }
-
-    fn server(&self) -> Option<String> {
-        None
-    }
-
-    fn shards(&self) -> u16 {
-        1
-    }
-
-    async fn push_diffs(
-        &mut self,
-        _: &Shard,
-        batch: &Batch,
-        _: usize,
-    ) -> Result<Pushed<C>, StoreError> {
-        self.calls += 1;
-        Ok((self.answer)(batch, self.calls))
-    }
-
-    async fn open_epoch(
-        &mut self,
-        _: &Shard,
-        _: Option<Epoch>,
-        proposed: Epoch,
-    ) -> Result<Epoch, StoreError> {
-        self.calls += 1;
-        Ok(proposed)
-    }
-
-    async fn get_counters(
-        &mut self,
-        _: &Shard,
-        _: Epoch,
-        _: &[(WindowSize, u64)],
-        step: usize,
-    ) -> Result<(Vec<Count>, Option<usize>), StoreError> {
-        self.calls += 1;
-        Ok((Vec::new(), (self.page)(step)))
-    }
-
-    async fn get_window(
-        &mut self,
-        _: &Shard,
-        _: &[u8],
-        _: WindowSize,
-        _: u64,
-    ) -> Result<Hits, StoreError> {
-        Ok(Hits::ZERO)
-    }
-
-    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
-        Ok(true)
-    }
-}
+use crate::testing::answers::{Answer, AnswerStore, Page};
 
 /// Returns the results of three cycles, and the number of calls in each.
 fn cycles<C, K>(answer: Answer<C>, page: Page) -> [(Poll<Synced>, usize); 3]
@@ -105,7 +22,7 @@ where
     node.hit(b"a", hits(1));
     let lifetime = Duration::from_millis(LIFETIME);
     let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
-    let mut liar = Liar::<C, K> { calls: 0, answer, page, counts: PhantomData };
+    let mut liar = AnswerStore::<C, K>::answering(answer, page);
     [(); 3].map(|()| {
         let before = liar.calls;
         let mut sync = Box::pin(syncer.sync(&mut liar, node.time));

@@ -8,7 +8,7 @@ use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowPosition, WindowSize};
 
 /// Returns whether a limit admits `cost`, by its definition, in numbers that cannot overflow.
-pub(super) fn is_within(
+pub(crate) fn is_within(
     size: WindowSize,
     counts: &WindowCounts,
     limit: Hits,
@@ -35,26 +35,26 @@ pub(super) fn is_within(
 
 /// The model's count of a key in a window.
 #[derive(Clone, Copy)]
-pub(super) struct Total {
-    pub(super) thousandths: i64,
+pub(crate) struct Total {
+    pub(crate) thousandths: i64,
     /// Distinguishes it from an earlier total of the same window, which was dropped.
-    pub(super) birth: usize,
+    pub(crate) birth: usize,
     /// Hits beyond the largest number were dropped, so the result of a refund is unspecified.
-    pub(super) is_saturated: bool,
+    pub(crate) is_saturated: bool,
     /// It had ended, or was in the future after the clock was set back, when the counter was used
     /// again. If its time comes again, it may have been dropped or not.
-    pub(super) is_open: bool,
+    pub(crate) is_open: bool,
     /// Its last hit came before its time, by a clock set back. It may be dropped slightly before
     /// the end of the next window.
-    pub(super) is_early: bool,
+    pub(crate) is_early: bool,
 }
 
 /// The model's history of a key.
 #[derive(Default)]
-pub(super) struct History {
-    pub(super) totals: BTreeMap<u64, Total>,
+pub(crate) struct History {
+    pub(crate) totals: BTreeMap<u64, Total>,
     /// Number of insertions of the key.
-    pub(super) occupancy: u32,
+    pub(crate) occupancy: u32,
 }
 
 impl History {
@@ -71,7 +71,7 @@ impl History {
 
     /// Returns the possible counts: one, unless something is unspecified. In the last tenth, or
     /// second, of a window, the next window counts if it already has hits.
-    pub(super) fn counts(&self, size: WindowSize, now: u64) -> Vec<WindowCounts> {
+    pub(crate) fn counts(&self, size: WindowSize, now: u64) -> Vec<WindowCounts> {
         let WindowPosition { number, elapsed } = size.at(UnixMillis(now));
         let is_ending = size.millis() - elapsed <= (size.millis() / 10).min(1000);
         let positions = self
@@ -96,7 +96,7 @@ impl History {
 
     /// Returns the possible counts before hits are added. A worker with an old time may add to that
     /// time's window, unless it would discard or ignore hits of another one.
-    pub(super) fn counts_to_add_to(
+    pub(crate) fn counts_to_add_to(
         &self,
         size: WindowSize,
         seen: u64,
@@ -122,7 +122,7 @@ impl History {
     /// Returns whether a window far from `now` has the same stamp as one near it, and the time of
     /// the last use does not distinguish them: after a jump back, or by more than a year, of a
     /// multiple of 2^17 windows. The result of counting is then unspecified.
-    pub(super) fn is_ambiguous(&self, size: WindowSize, now: u64) -> bool {
+    pub(crate) fn is_ambiguous(&self, size: WindowSize, now: u64) -> bool {
         let number = size.at(UnixMillis(now)).number;
         self.totals.keys().any(|&other| {
             let is_near = other.abs_diff(number) <= 2;
@@ -133,7 +133,7 @@ impl History {
     }
 
     /// Records that the counter was used in `window`. The window after that is dropped.
-    pub(super) fn use_in(&mut self, window: u64, size: WindowSize, real: u64) {
+    pub(crate) fn use_in(&mut self, window: u64, size: WindowSize, real: u64) {
         let real = size.at(UnixMillis(real)).number;
         self.totals.retain(|&number, total| number != window + 1 || total.thousandths == 0);
         for (&number, total) in &mut self.totals {

@@ -20,21 +20,21 @@ struct Held<'m> {
 }
 
 /// A table and its model.
-pub(super) struct World<'m> {
-    pub(super) table: &'m CounterTable<'m>,
-    pub(super) sizes: Vec<u64>,
-    pub(super) clock: SteppedClock,
-    pub(super) latest: u64,
+pub(crate) struct World<'m> {
+    pub(crate) table: &'m CounterTable<'m>,
+    pub(crate) sizes: Vec<u64>,
+    pub(crate) clock: SteppedClock,
+    pub(crate) latest: u64,
     /// Counter of the last addition.
-    pub(super) last: ((usize, usize), u32),
-    pub(super) model: HashMap<((usize, usize), u32), History>,
+    pub(crate) last: ((usize, usize), u32),
+    pub(crate) model: HashMap<((usize, usize), u32), History>,
     receipts: Vec<Held<'m>>,
-    pub(super) births: usize,
-    pub(super) insertions: u64,
+    pub(crate) births: usize,
+    pub(crate) insertions: u64,
 }
 
 impl<'m> World<'m> {
-    pub(super) fn new(table: &'m CounterTable<'m>, sizes: Vec<u64>) -> Self {
+    pub(crate) fn new(table: &'m CounterTable<'m>, sizes: Vec<u64>) -> Self {
         World {
             table,
             sizes,
@@ -48,7 +48,7 @@ impl<'m> World<'m> {
         }
     }
 
-    pub(super) fn run(&mut self, op: &Op) {
+    pub(crate) fn run(&mut self, op: &Op) {
         let now = self.clock.real.get();
         self.clock.looks.set(0);
         match *op {
@@ -65,7 +65,7 @@ impl<'m> World<'m> {
             Op::Read { counter, key } => self.read(self.known(counter), key),
             Op::GiveBack(index) => {
                 if !self.receipts.is_empty() {
-                    let held = self.receipts.swap_remove(index.index(self.receipts.len()));
+                    let held = self.receipts.swap_remove(index % self.receipts.len());
                     self.refund(&held);
                 }
             }
@@ -228,7 +228,7 @@ impl<'m> World<'m> {
         }
     }
 
-    pub(super) fn check_evictions(&self) {
+    pub(crate) fn check_evictions(&self) {
         let keys = NAMESPACES.map(|name| {
             let namespace = self.table.namespace(name.as_bytes()).unwrap();
             self.table.namespace_stats(namespace).keys()

@@ -1,0 +1,4 @@
+//! See `src/fuzzing/key.rs`.
+#![no_main]
+
+fuzz::target!(key::run);

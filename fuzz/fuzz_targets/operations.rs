@@ -1,0 +1,4 @@
+//! See `src/fuzzing/operations.rs`.
+#![no_main]
+
+fuzz::target!(operations::run);
