@@ -44,13 +44,8 @@ const AT_ONCE: usize = 16 << 10;
 const HEADERS: usize = 64;
 
 impl HttpConnection {
-    pub(super) fn new(stream: impl ByteStream + 'static, host: String) -> HttpConnection {
-        HttpConnection {
-            stream: Box::new(stream),
-            host,
-            input: Vec::new(),
-            rest: BodyRest::Length(0),
-        }
+    pub(super) fn new(stream: Box<dyn ByteStream>, host: String) -> HttpConnection {
+        HttpConnection { stream, host, input: Vec::new(), rest: BodyRest::Length(0) }
     }
 
     /// Returns whether the server has neither closed the connection nor sent anything since the last answer.

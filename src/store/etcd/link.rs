@@ -11,7 +11,7 @@ use super::failure::{self, EtcdFault};
 use super::http::{ByteStream, HttpConnection};
 use super::wire::{Op, TxnAnswer, nested};
 use crate::store::contract::error::{Failure, StoreError};
-use crate::store::contract::options::{Credentials, StoreOptions};
+use crate::store::contract::options::{Credentials, Secret, StoreOptions};
 use crate::store::contract::server::ServerAddress;
 use crate::store::net::connect::{Access, connect_tcp, connect_unix};
 use crate::store::net::current::{Closable, Current};
@@ -25,14 +25,22 @@ pub(super) struct EtcdLink {
     servers: Servers,
     current: Current<EtcdSession>,
     access: Access,
+    /// Of the last session, for the next one: to check a password costs etcd a tenth of a second.
+    grants: EtcdGrants,
 }
 
-/// A connection without a running exchange. Its leases end by themselves.
+/// A connection without a running exchange.
 pub(super) struct EtcdSession {
     pub(super) http: HttpConnection,
     credentials: Credentials,
     version: String,
-    token: Option<String>,
+    grants: EtcdGrants,
+}
+
+/// All that etcd granted, which is not bound to a connection, and ends by itself.
+#[derive(Clone, Debug, Default)]
+struct EtcdGrants {
+    token: Option<Secret>,
     /// The ids of leases by their ends, in seconds since the machine started.
     leases: BTreeMap<u64, i64>,
 }
@@ -43,13 +51,14 @@ impl EtcdLink {
             servers: Servers::new(&options.servers),
             current: Current::none(),
             access: Access::new(options),
+            grants: EtcdGrants::default(),
         }
     }
 
     /// Returns a link to the same servers with a connection of its own.
     pub(super) fn another(&self) -> EtcdLink {
         let (servers, access) = (self.servers.clone(), self.access.clone());
-        EtcdLink { servers, current: Current::none(), access }
+        EtcdLink { servers, current: Current::none(), access, grants: EtcdGrants::default() }
     }
 
     pub(super) fn connects(&self) -> u64 {
@@ -79,11 +88,13 @@ impl EtcdLink {
                 }
                 Ok(Err(EtcdFault::SessionEnded(_))) if !has_ended => {
                     has_ended = true;
+                    self.grants = EtcdGrants::default();
                     continue;
                 }
                 Ok(Err(fault)) => fault.into_failure(),
                 Err(failure) => failure,
             };
+            self.grants = session.grants;
             let error = StoreError::new(self.servers.current().clone(), failure);
             if matches!(error.failure, Failure::Unconfirmed(_)) {
                 // A server that is cut off from the others answers, but cannot do anything.
@@ -111,10 +122,15 @@ impl EtcdLink {
 
     /// Tries each server once, from the current one on, until one lets this client in.
     pub(super) async fn connect(&mut self) -> Result<EtcdSession, StoreError> {
-        let (access, has_tls) = (&self.access, self.access.has_tls());
+        let (access, grants) = (&self.access, &self.grants);
+        let has_tls = access.has_tls();
         let protocol = Protocol { name: "etcd", first: b"H", has_tls };
         let attempt = async |server: &ServerAddress| {
-            let open = async |greeting: &Greeting| open(access, server, greeting).await;
+            let open = async |greeting: &Greeting| {
+                let (host, stream) = open(access, server, greeting).await?;
+                let http = HttpConnection::new(stream, host);
+                EtcdSession::begin(http, access.credentials.clone(), grants.clone()).await
+            };
             access.attempt(&protocol, open).await.map_err(StoreError::of(server))
         };
         let session = self.servers.try_each(attempt).await?;
@@ -124,43 +140,40 @@ impl EtcdLink {
     }
 }
 
-/// Connects to a server and logs in.
+/// Connects to a server. Returns its name in requests, too.
 async fn open(
     access: &Access,
     server: &ServerAddress,
     greeting: &Greeting,
-) -> Result<EtcdSession, Failure> {
-    let credentials = access.credentials.clone();
-    match server {
+) -> Result<(String, Box<dyn ByteStream>), Failure> {
+    Ok(match server {
         ServerAddress::Tcp { host, port } => {
-            let (name, stream) = (server.to_string(), connect_tcp(host, *port).await?);
-            match access.tls()? {
-                None => EtcdSession::begin(greeting.of(stream), name, credentials).await,
+            let stream = connect_tcp(host, *port).await?;
+            let stream: Box<dyn ByteStream> = match access.tls()? {
+                None => Box::new(greeting.of(stream)),
                 Some(tls) => {
                     let stream = tls.wrap(host, stream).await;
                     let stream =
                         stream.map_err(|it| Failure::Unreachable(it.to_string().into()))?;
-                    EtcdSession::begin(greeting.of(stream), name, credentials).await
+                    Box::new(greeting.of(stream))
                 }
-            }
+            };
+            (server.to_string(), stream)
         }
         ServerAddress::Unix(path) => {
-            let stream = connect_unix(path).await?;
-            EtcdSession::begin(greeting.of(stream), "localhost".into(), credentials).await
+            ("localhost".into(), Box::new(greeting.of(connect_unix(path).await?)))
         }
-    }
+    })
 }
 
 impl EtcdSession {
-    /// Checks that a server is an etcd, and gets a token if there is a user.
+    /// Checks that a server is an etcd, and gets a token if there is a user, and not one yet.
     async fn begin(
-        stream: impl ByteStream + 'static,
-        host: String,
+        http: HttpConnection,
         credentials: Credentials,
+        grants: EtcdGrants,
     ) -> Result<EtcdSession, Failure> {
-        let http = HttpConnection::new(stream, host);
-        let (version, token, leases) = (String::new(), None, BTreeMap::new());
-        let mut session = EtcdSession { http, credentials, version, token, leases };
+        let mut session = EtcdSession { http, credentials, version: String::new(), grants };
         let version = session.find_version().await.map_err(EtcdFault::into_failure)?;
         let mut numbers = version.split('.').map(str::parse::<u32>);
         if let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next())
@@ -170,7 +183,7 @@ impl EtcdSession {
         }
         session.version = version;
         let Credentials { username, password } = &session.credentials;
-        if let (Some(name), Some(password)) = (username, password) {
+        if let (Some(name), Some(password), None) = (username, password, &session.grants.token) {
             let log_in = json!({ "name": name.expose(), "password": password.expose() });
             let answer: Value = session
                 .call("auth/authenticate", &log_in)
@@ -179,7 +192,7 @@ impl EtcdSession {
             let token = answer.get("token").and_then(Value::as_str).unwrap_or_default();
             // It becomes a part of requests.
             let is_legal = token.bytes().all(|it| it.is_ascii_graphic());
-            session.token = is_legal.then(|| token.into());
+            session.grants.token = Secret::parse(token.as_bytes()).filter(|_| is_legal);
         }
         Ok(session)
     }
@@ -197,7 +210,7 @@ impl EtcdSession {
 
     /// Sends a request. Returns whether the answer, whose body follows, is the result.
     pub(super) async fn send(&mut self, path: &str, request: &[u8]) -> Result<(), EtcdFault> {
-        let token = self.token.as_deref();
+        let token = self.grants.token.as_ref().map(Secret::expose);
         let status = self.http.send(&format!("POST /v3/{path}"), token, request).await?;
         if status.starts_with("200 ") {
             return Ok(());
@@ -239,15 +252,15 @@ impl EtcdSession {
         let life = life.min(LONGEST).as_secs().saturating_add(1);
         let first = now.saturating_add(life);
         let last = first.saturating_add(life / 2);
-        if let Some((_, id)) = self.leases.range(first..=last).next() {
+        if let Some((_, id)) = self.grants.leases.range(first..=last).next() {
             return Ok(*id);
         }
         let answer: Value =
             self.call("lease/grant", &json!({ "TTL": last.saturating_sub(now) })).await?;
         let id = answer.get("ID").and_then(|it| it.as_str()?.parse().ok());
         let id = id.ok_or_else(|| EtcdFault::misunderstood("lease/grant"))?;
-        self.leases = self.leases.split_off(&now);
-        self.leases.insert(last, id);
+        self.grants.leases = self.grants.leases.split_off(&now);
+        self.grants.leases.insert(last, id);
         Ok(id)
     }
 
@@ -267,7 +280,6 @@ impl Closable for EtcdSession {
     }
 }
 
-/// Shows no token.
 impl fmt::Debug for EtcdSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdSession").field("version", &self.version).finish_non_exhaustive()

@@ -1,5 +1,7 @@
 //! Users and their rights, and the words about them in errors.
 
+use std::io::{Read as _, Write as _};
+
 use super::*;
 use crate::store::contract::options::Secret;
 
@@ -97,4 +99,31 @@ fn a_token_that_has_ended_is_replaced() {
         let all = node.read_all(&[(MINUTE, 7)]).await;
         assert_eq!(totals(&all), pairs(&[("a", 3)]));
     });
+}
+
+#[test]
+fn a_new_connection_goes_on_with_the_token() {
+    let server = locked();
+    block_on(async {
+        let mut node = Node::join(as_user(&server, "nginx", "hunter2"), shard("api")).await;
+        node.push(vec![hits("a", 1)]).await;
+        let (connects, logins) = (node.store.connects(), logins(&server));
+        server.signal("STOP");
+        let _ = failure(&mut node, 2).await;
+        server.signal("CONT");
+        node.push(vec![hits("a", 1)]).await;
+        assert!(node.store.connects() > connects);
+        assert_eq!(self::logins(&server), logins);
+    });
+}
+
+/// Returns how many passwords a server has checked.
+fn logins(server: &Server) -> u64 {
+    let mut stream = std::net::TcpStream::connect(server.tcp().to_string()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut metrics = String::new();
+    stream.read_to_string(&mut metrics).unwrap();
+    let name = "grpc_server_handled_total{grpc_code=\"OK\",grpc_method=\"Authenticate\"";
+    let line = metrics.lines().find(|line| line.starts_with(name)).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
 }

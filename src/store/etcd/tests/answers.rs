@@ -17,7 +17,7 @@ async fn answer(words: &'static [u8], length: usize) -> Result<(String, Vec<u8>)
             tokio::task::yield_now().await;
         }
     });
-    let mut connection = HttpConnection::new(ours, "host".into());
+    let mut connection = HttpConnection::new(Box::new(ours), "host".into());
     let read = async {
         let status = connection.send("POST /", None, b"").await?;
         Ok((status, connection.body().await?))
