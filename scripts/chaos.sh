@@ -4,11 +4,11 @@
 # own, clients that keep a ledger of every request, and faults, several in a second, which overlap.
 # Then the totals are compared with the ledger.
 #
-#   scripts/chaos.sh [--store redis|cluster|postgres|cassandra] [--seed N] [--nodes N] [--plan] [MINUTES]
+#   scripts/chaos.sh [--store redis|cluster|postgres|cassandra|etcd] [--seed N] [--nodes N] [--plan] [MINUTES]
 #
 # The store is a Redis, unless another one is named: `cluster`, a Redis Cluster of three primaries
 # with a replica each, which nodes reach without proxies, since its servers name each other by their
-# own addresses; `postgres`; `cassandra`, of which clients' clocks differ.
+# own addresses; `postgres`; `cassandra`, of which clients' clocks differ; `etcd`, for which NGINX_MODULE must be built.
 #
 # Of more than five nodes, each gets fewer requests, syncs less often, and waits longer for the store.
 #
@@ -68,7 +68,7 @@
 #             since what cannot be pushed then is lost.
 #
 # All other faults are in both: see scripts/chaos/Plan.pm, and the store's own in RedisStore.pm,
-# ClusterStore.pm, PostgresStore.pm and CassandraStore.pm. A node that is killed whole loses what it
+# ClusterStore.pm, PostgresStore.pm, CassandraStore.pm and EtcdStore.pm. A node that is killed whole loses what it
 # had not pushed; that is not among them (see t/cluster.t).
 #
 #   PORT           the first of three ports for each node, and three more. Default: free ones, from 17000 on
@@ -77,7 +77,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="usage: scripts/chaos.sh [--store redis|cluster|postgres|cassandra] [--seed N] [--nodes N] [--plan] [MINUTES]"
+usage="usage: scripts/chaos.sh [--store redis|cluster|postgres|cassandra|etcd] [--seed N] [--nodes N] [--plan] [MINUTES]"
 store=redis
 nodes=3
 seed=$((RANDOM * 32768 + RANDOM))
@@ -95,7 +95,7 @@ while [ $# -gt 0 ]; do
 done
 [[ $seed =~ ^[0-9]+$ && $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "$usage"
 [[ $nodes =~ ^([2-9]|[1-4][0-9]|50)$ ]] || die "--nodes: a number from 2 to 50, not $nodes"
-[[ $store =~ ^(redis|cluster|postgres|cassandra)$ ]] || die "$usage"
+[[ $store =~ ^(redis|cluster|postgres|cassandra|etcd)$ ]] || die "$usage"
 
 chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes" "$store" "$nodes")
 [ -z "$plan" ] || exec perl "${chaos[@]}" plan
@@ -122,6 +122,7 @@ server_version() {
             "$programs/postgres" --version
             ;;
         cassandra) basename "$("$root/scripts/cassandra/server.sh" jars)"/cassandra-all-*.jar .jar ;;
+        etcd) etcd --version | head -n 1 ;;
         *) redis-server --version | cut -d ' ' -f 1-3 ;;
     esac
 }

@@ -54,6 +54,7 @@ need_store_packages() {
     case $1 in
         postgres) need_packages postgresql ;;
         cassandra) need_packages faketime ;;
+        etcd) need_packages etcd-server ;;
         *) need_packages redis-server ;;
     esac
 }

@@ -12,6 +12,7 @@ use lib $FindBin::Bin, "$FindBin::Bin/../../t/lib";
 use CassandraStore;
 use Cluster;
 use ClusterStore;
+use EtcdStore;
 use Load;
 use Plan;
 use PostgresStore;
@@ -30,7 +31,7 @@ $SIG{PIPE} = 'IGNORE';
 my ($seed, $minutes, $name, $nodes, $is_plan_only) = @ARGV;
 my %stores = (
     redis     => 'RedisStore',     cluster => 'ClusterStore', postgres => 'PostgresStore',
-    cassandra => 'CassandraStore',
+    cassandra => 'CassandraStore', etcd    => 'EtcdStore',
 );
 my $store  = $stores{$name} or die "no store $name\n";
 my @rounds = rounds(60 * $minutes);

@@ -34,6 +34,7 @@ our @nodes = (Node->new(a => $port + 2), Node->new(b => $port + 3));
 #   takes_the_machine   defined if the store uses so much processor time that responses may be late
 #   patience            timeouts for the block that it exceeds only if it hangs; defined if it may exceed the
 #                       default ones
+#   tells_no_time       defined if nodes cannot compare their clocks with its one
 #   second              the number of counters that surely reach it in a second, if not 2000
 #   be_empty            starts it without data; keeps => 1 for a store that keeps its data in a `restart`
 #   be_away             the same, but the store does not run

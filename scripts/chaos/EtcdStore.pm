@@ -1,0 +1,136 @@
+# An etcd, and its faults. See Cluster.pm.
+
+package EtcdStore;
+
+use strict;
+use warnings;
+
+use Etcd;
+use Node;
+use Plan;
+
+sub kinds {
+    my %all   = (takes => \&Plan::store);
+    my %aside = (takes => sub { ('store shared') });
+    return (
+        # All nodes restore an empty store, which could hide earlier losses, so these are rare.
+        'restart empty' => {
+            %all, weight => 2, rounds => 'losing', hold => [0.1, 1.5],
+            begin => sub { $_[0]{server}->kill },
+            undo  => sub { $_[0]{server}{keeps} = 0; $_[0]->start },
+        },
+        # The store is stopped and copied, and continues later from the copy.
+        'restart old' => {
+            %all, weight => 3, rounds => 'losing', hold => [0.5, 2],
+            begin => sub {
+                my ($self) = @_;
+                $self->{server}->kill;
+                $self->replace('data', 'copy', 'cp', '-a');
+                $self->start;
+            },
+            undo => sub {
+                my ($self) = @_;
+                $self->{server}->kill;
+                $self->replace('copy', 'data', 'mv');
+                $self->start;
+            },
+        },
+        'delete all' => {
+            %all, weight => 1, rounds => 'losing',
+            begin => sub { $_[0]{server}->flush },
+        },
+        'revoke leases' => {
+            %all, weight => 1, rounds => 'losing',
+            begin => sub { $_[0]{server}->revoke_leases },
+        },
+        # The store has all that it has acknowledged.
+        'crash' => {
+            %all, weight => 5, rounds => 'keeping', hold => [0.1, 1.5],
+            begin => sub { $_[0]{server}->kill },
+            undo  => sub { $_[0]->start },
+        },
+        'stop store' => {
+            %all, weight => 5, rounds => 'both', hold => [0.1, 2.5],
+            begin => sub { $_[0]{server}->pause },
+            undo  => sub { $_[0]{server}->go_on },
+        },
+        'wrong password' => {
+            %all, weight => 2, rounds => 'both', hold => [0.2, 1.5],
+            begin => sub { $_[0]{server}->change_password('another') },
+            undo  => sub { $_[0]{server}->change_password($_[0]{password}) },
+        },
+        # The server then refuses to write.
+        'full' => {
+            %all, weight => 2, rounds => 'both', hold => [0.2, 1.5],
+            begin => sub { $_[0]->alarm('ACTIVATE') },
+            undo  => sub { $_[0]->alarm('DEACTIVATE') },
+        },
+        # Former values are deleted, and the file is written anew. Meanwhile, the server answers nobody.
+        'compact' => {
+            %aside, weight => 2, rounds => 'both',
+            begin => sub {
+                my ($server) = $_[0]{server};
+                my $revision = $server->ask('maintenance/status', {})->{header}{revision};
+                # Just after another one, there is nothing to compact.
+                eval { $server->ask('kv/compaction', {revision => $revision, physical => \1}) };
+                $server->ask('maintenance/defragment', {});
+            },
+        },
+    );
+}
+
+sub new {
+    my ($class, %self) = @_;
+    my $self = bless {%self}, $class;
+    $self->{server} = Etcd->new(port => $self->{port});
+    $self->start;
+    return $self;
+}
+
+# Starts the server; an empty one gets its users.
+sub start {
+    my ($self) = @_;
+    my $server = $self->{server};
+    my $keeps  = $server->{keeps};
+    $server->start;
+    $server->{keeps} = 1;
+    $keeps ? $server->log_in($self->{password}) : $server->lock($self->{password});
+}
+
+sub has_way { 1 }
+sub way     { my ($self) = @_; return (to => $self->{server}->server_port, push => qr{^POST /v3/kv/txn }) }
+sub decides { 'windows' }
+
+# A decision waits for those of others.
+sub decides_within { '1s' }
+
+sub conf {
+    my ($self, $port) = @_;
+    return "strategy etcd; server 127.0.0.1:$port; timeout 1s; connect_timeout 1s; " . $self->{server}->credentials($self->{password});
+}
+
+# A killed server keeps its data, unless a fault removes them.
+sub keep   { $_[0]->ready }
+sub totals { my ($self, @of) = @_; return $self->{server}->totals(@of) }
+sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
+
+sub ready {
+    my ($self) = @_;
+    Node::wait_until(60, sub { eval { $self->{server}->epoch('api'); 1 } });
+}
+
+sub alarm {
+    my ($self, $action) = @_;
+    my $member = $self->{server}->ask('maintenance/status', {})->{header}{member_id};
+    $self->{server}->ask('maintenance/alarm', {action => $action, memberID => $member, alarm => 'NOSPACE'});
+}
+
+# Exchanges two directories, with a command.
+sub replace {
+    my ($self, $from, $to, @command) = @_;
+    my $dir = $self->{server}{dir};
+    system(qw(rm -rf), "$dir/$to") == 0 && system(@command, "$dir/$from", "$dir/$to") == 0
+        or die "cannot @command $dir/$from\n";
+}
+
+1;

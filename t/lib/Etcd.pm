@@ -1,0 +1,223 @@
+# A private etcd, and queries for its contents.
+#
+# Nodes reach it through a proxy (see Proxy.pm), since etcd has no command that cuts connections. A killed or paused etcd
+# is a real one.
+
+package Etcd;
+
+use strict;
+use warnings;
+
+use File::Path qw(remove_tree);
+use File::Spec;
+use File::Temp qw(tempdir);
+use HTTP::Tiny;
+use JSON::PP qw(decode_json encode_json);
+use MIME::Base64 qw(decode_base64 encode_base64);
+use Proxy;
+use Time::HiRes qw(sleep time);
+
+my $test = $$;    # child processes must not stop the server when they exit
+my @all;
+
+END {
+    local $?;
+    if ($$ == $test) { $_->end for @all }
+}
+
+# port => the port of the proxy, to which nodes connect. The server uses the ports port + 1 and port + 2.
+sub new {
+    my ($class, %self) = @_;
+    my $self = bless {prefix => 'rl', http => HTTP::Tiny->new(timeout => 10), %self}, $class;
+    # In memory, since an etcd waits for its disk with each change.
+    $self->{dir} = tempdir('own-etcd-XXXXXX', DIR => (grep { -w } '/dev/shm', File::Spec->tmpdir)[0], CLEANUP => 1);
+    $self->{proxy} = Proxy->new(port => $self->{port}, to => $self->server_port);
+    push @all, $self;
+    return $self;
+}
+
+# The port of the server itself.
+sub server_port { $_[0]{port} + 1 }
+sub address     { 'http://127.0.0.1:' . $_[0]->server_port }
+sub is_there    { system('etcd --version >/dev/null 2>&1') == 0 }
+
+# Calls a method of the JSON gateway, and returns the answer.
+sub ask {
+    my ($self, $method, $request) = @_;
+    my %headers = $self->{token} ? (Authorization => $self->{token}) : ();
+    my $url     = $self->address . "/v3/$method";
+    my $answer  = $self->{http}->post($url, {content => encode_json($request), headers => \%headers});
+    die "$method: $answer->{content}\n" if !$answer->{success};
+    return decode_json($answer->{content});
+}
+
+# Returns the pairs of keys and values whose keys have this prefix.
+sub range {
+    my ($self, $prefix) = @_;
+    my $answer = $self->ask('kv/range', {key => encode_base64($prefix, ''), range_end => encode_base64(after($prefix), '')});
+    return map { map { decode_base64($_ // '') } @$_{qw(key value)} } @{$answer->{kvs} // []};
+}
+
+sub after {
+    my ($prefix) = @_;
+    return substr($prefix, 0, -1) . chr(1 + ord substr $prefix, -1);
+}
+
+# The interface of a store that nodes share: see TwoNodes.pm.
+
+sub label       { 'etcd' }
+sub software    { qr/etcd \d+\.\d+/ }
+sub strategy    { 'etcd' }
+sub second      { 300 }
+sub credentials { "username ${\ $_[0]->user}; password $_[1];" }
+sub tells_no_time { 1 }
+
+sub place {
+    my (undef, $number) = @_;
+    my $prefix = $number ? "place-$number" : 'rl';
+    return ("prefix $prefix;", prefix => $prefix);
+}
+
+sub start {
+    my ($self) = @_;
+    remove_tree("$self->{dir}/data") if !$self->{keeps};
+    my ($clients, $peers) = ($self->address, 'http://127.0.0.1:' . ($self->{port} + 2));
+    defined(my $pid = fork) or die "cannot fork: $!\n";
+    if ($pid == 0) {
+        open STDOUT, '>>', "$self->{dir}/log" or die;
+        open STDERR, '>&', \*STDOUT or die;
+        exec 'etcd', '--data-dir', "$self->{dir}/data", '--listen-client-urls', $clients, '--advertise-client-urls', $clients,
+            '--listen-peer-urls', $peers, '--initial-advertise-peer-urls', $peers, '--initial-cluster', "default=$peers",
+            # A password is checked in less than a millisecond.
+            '--bcrypt-cost', '4'
+            or die;
+    }
+    $self->{pid} = $pid;
+    delete $self->{token};
+    my $deadline = time + 60;
+    until (eval { $self->ask('maintenance/status', {})->{leader} }) {
+        die "etcd does not start: see $self->{dir}/log\n" if time > $deadline;
+        sleep 0.01;
+    }
+    $self->{proxy}->pass;
+}
+
+sub runs    { defined $_[0]{pid} }
+sub pause   { kill STOP => $_[0]{pid} }
+sub go_on   { kill CONT => $_[0]{pid} }
+sub restart { $_[0]->kill; $_[0]->start }
+
+sub kill {
+    my ($self) = @_;
+    $self->{proxy}->refuse;
+    $self->end;
+}
+
+sub end {
+    my ($self) = @_;
+    my $pid = delete $self->{pid} or return;
+    local $?;
+    CORE::kill(KILL => $pid);
+    waitpid $pid, 0;
+}
+
+sub be_empty {
+    my ($self, %is) = @_;
+    $self->kill;
+    $self->{keeps} = 0;
+    $self->start;
+    $self->{keeps} = $is{keeps};
+}
+
+sub be_away {
+    my ($self) = @_;
+    $self->{keeps} = 0;
+    $self->kill;
+}
+
+sub flush { $_[0]->ask('kv/deleterange', {key => 'AA==', range_end => 'AA=='}) }
+
+# Deletes all that ends, and keeps the rest.
+sub revoke_leases {
+    my ($self) = @_;
+    # One that a node lets go meanwhile is not found.
+    eval { $self->ask('lease/revoke', {ID => $_->{ID}}) } for @{$self->ask('lease/leases', {})->{leases} // []};
+}
+
+sub cut_connections { $_[0]{proxy}->reset }
+
+# Returns the number of watches. Each node has one for a namespace.
+sub listeners {
+    my ($self) = @_;
+    my $metrics = $self->{http}->get($self->address . '/metrics')->{content};
+    return ($metrics =~ /^etcd_debugging_mvcc_watcher_total (\d+)/m)[0] // 0;
+}
+
+sub disturbances {
+    my ($self) = @_;
+    return (
+        ['del --from-key', sub { $self->flush }],
+        ['lease revoke',   sub { $self->revoke_leases }],
+        ['reset',          sub { $self->cut_connections }],
+    );
+}
+
+sub lock {
+    my ($self, $password) = @_;
+    my $user  = $self->user;
+    my $right = {permType => 'READWRITE', key => encode_base64('rl/', ''), range_end => encode_base64('rl0', '')};
+    $self->ask('auth/role/add',   {name => 'ratelimit'});
+    $self->ask('auth/role/grant', {name => 'ratelimit', perm => $right});
+    for my $name ('root', $user) {
+        $self->ask('auth/user/add',   {name => $name, password => $password});
+        $self->ask('auth/user/grant', {user => $name, role => $name eq 'root' ? 'root' : 'ratelimit'});
+    }
+    $self->ask('auth/enable', {});
+    $self->log_in($password);
+}
+
+# Returns the name of the user of nodes. It occurs nowhere else, so that the log can be searched for it.
+sub user { return "locked-$$" }
+
+sub log_in {
+    my ($self, $password) = @_;
+    $self->{token} = $self->ask('auth/authenticate', {name => 'root', password => $password})->{token};
+}
+
+sub change_password {
+    my ($self, $password) = @_;
+    $self->ask('auth/user/changepw', {name => $self->user, password => $password});
+}
+
+sub unlock {
+    my ($self) = @_;
+    $self->ask('auth/disable', {});
+    delete $self->{token};
+}
+
+sub epoch {
+    my ($self, $namespace) = @_;
+    my %head = $self->range("$self->{prefix}/$namespace/0/head");
+    return (map { (split ' ')[0] } values %head)[0];
+}
+
+sub totals {
+    my ($self, $namespace, $size) = @_;
+    my $epoch    = $self->epoch($namespace) // return {};
+    my %counters = $self->range("$self->{prefix}/$namespace/0/$epoch/c/");
+    my %totals;
+    for my $name (keys %counters) {
+        my ($of, $key) = $name =~ m{/c/(\d+)/\d+/(.*)\z}s or die "a counter has the name $name\n";
+        next if defined $size && $of != $size;
+        $totals{$key} += $counters{$name};
+    }
+    $_ /= 1000 for values %totals;
+    return \%totals;
+}
+
+sub total {
+    my ($self, $namespace, $key, $size) = @_;
+    return $self->totals($namespace, $size)->{$key} // 0;
+}
+
+1;
