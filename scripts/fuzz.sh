@@ -4,7 +4,7 @@
 #   scripts/fuzz.sh TARGET SECONDS      runs new inputs; prints how many, and how much of the code they reached
 #   scripts/fuzz.sh TARGET FILE...      runs these inputs, such as the one of a crash
 #   scripts/fuzz.sh TARGET --minimise   reduces the kept corpus and all new inputs to a small corpus, and keeps that
-#   scripts/fuzz.sh --build             builds all targets
+#   scripts/fuzz.sh --build             builds all targets but cassandra, whose driver takes minutes
 #
 # fuzz/corpus/TARGET has the inputs that are kept, and fuzz/dictionaries/TARGET words that help. target/fuzz/corpus/TARGET
 # gets the new inputs, from which the next run goes on, and target/fuzz/failed/ those that fail.
@@ -17,16 +17,23 @@ cd "$root"
 mapfile -t targets < <(basename -s .rs fuzz/fuzz_targets/*.rs)
 # Longer than any input takes on a busy machine. `bounded` in fuzz/src/memory.rs limits memory.
 limits=(-timeout=60 -rss_limit_mb=0)
+coverage='-C passes=sancov-module'
+for option in level=3 trace-compares inline-8bit-counters pc-table; do
+    coverage+=" -C llvm-args=-sanitizer-coverage-$option"
+done
 
-# The flags of cargo-fuzz, which needs a nightly toolchain for AddressSanitizer only.
+# build OPTION...: with the flags of cargo-fuzz, which needs a nightly toolchain for AddressSanitizer only.
 build() {
-    local sancov='-C passes=sancov-module' option
-    for option in level=3 trace-compares inline-8bit-counters pc-table; do
-        sancov+=" -C llvm-args=-sanitizer-coverage-$option"
-    done
     need_packages g++
-    RUSTFLAGS="--cfg fuzzing $sancov" CARGO_TARGET_DIR=target/fuzz cargo build --quiet --locked \
-        --manifest-path fuzz/Cargo.toml --release --target "$(rustc -vV | sed -n 's/^host: //p')"
+    RUSTFLAGS="--cfg fuzzing $coverage" CARGO_TARGET_DIR=target/fuzz cargo build --quiet --locked \
+        --manifest-path fuzz/Cargo.toml --release --target "$(rustc -vV | sed -n 's/^host: //p')" "$@"
+}
+
+build_target() {
+    case $target in
+        cassandra) build --features cassandra --bin cassandra ;;
+        *) build ;;
+    esac
 }
 
 # fuzz OPTION...: runs the target with the corpora, and reports.
@@ -53,10 +60,10 @@ minimise() {
 }
 
 [ "$*" != --build ] || { build; exit; }
-[ $# -ge 2 ] && [ -e "fuzz/fuzz_targets/$1.rs" ] || usage
+[ $# -ge 2 ] && [[ " ${targets[*]} " = *" $1 "* ]] || usage
 target=$1 kept=fuzz/corpus/$1 grown=target/fuzz/corpus/$1
 shift
-build
+build_target
 binary=$(echo target/fuzz/*/release/"$target")
 mkdir -p "$kept" "$grown" target/fuzz/failed
 case $1 in

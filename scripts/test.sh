@@ -55,9 +55,9 @@ loom() {
         cargo test --locked --release --no-default-features --lib "$@" loom
 }
 
-# A minute of each target, as many at once as there are processors.
+# A minute of each target that --build builds, as many at once as there are processors.
 fuzz() {
-    basename -s .rs fuzz/fuzz_targets/*.rs | xargs -P "$(nproc)" -I TARGET scripts/fuzz.sh TARGET 60 | sed 's/^/ok - /'
+    basename -s .rs fuzz/fuzz_targets/*.rs | grep -vx cassandra | xargs -P "$(nproc)" -I TARGET scripts/fuzz.sh TARGET 60 | sed 's/^/ok - /'
 }
 
 # The library's pages, without any feature.

@@ -8,12 +8,15 @@ pub mod network;
 pub use libfuzzer_sys;
 pub use ngx_http_rate_limiting_module::fuzzing;
 
-/// Defines a target, by its path in `src/fuzzing/`.
+/// Defines a target, by its path in `src/fuzzing/`, and perhaps the function of [`memory`] that bounds it.
 #[macro_export]
 macro_rules! target {
     ($($path:ident)::+) => {
+        $crate::target!($($path)::+, $crate::memory::bounded);
+    };
+    ($($path:ident)::+, $bounded:expr) => {
         $crate::libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-            $crate::memory::bounded(|| $crate::fuzzing::$($path)::+(data))
+            $bounded(|| $crate::fuzzing::$($path)::+(data))
         });
     };
 }

@@ -52,6 +52,18 @@ pub fn postgres(data: &[u8]) {
     run(data, &settings);
 }
 
+/// Uses an etcd.
+#[cfg(feature = "etcd")]
+pub fn etcd(data: &[u8]) {
+    run(data, &[("strategy", "etcd"), ("username", "joe"), ("password", "s3cret")]);
+}
+
+/// Uses a Cassandra.
+#[cfg(feature = "cassandra")]
+pub fn cassandra(data: &[u8]) {
+    run(data, &[("strategy", "cassandra"), ("username", "joe"), ("password", "s3cret")]);
+}
+
 /// Uses a store of these settings whose server answers with the input. Time passes only when nothing else happens.
 fn run(data: &[u8], settings: &[(&str, &str)]) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
