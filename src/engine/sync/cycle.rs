@@ -202,7 +202,8 @@ impl<'m> ShardSync<'_, 'm> {
                 in_hand.search = Search::everywhere();
             }
             self.void_lost(lease)?;
-            let mut batch = self.next_batch(lease, in_hand, has_asked, surroundings)?;
+            let most = strategy.max_diffs();
+            let mut batch = self.next_batch(lease, in_hand, has_asked, most, surroundings)?;
             let is_nothing = batch.records.is_empty() && !batch.changes_left;
             if in_hand.search.is_early && !in_hand.search.is_look && is_nothing {
                 // Another cycle has pushed them meanwhile.
@@ -244,13 +245,14 @@ impl<'m> ShardSync<'_, 'm> {
         }
     }
 
-    /// Returns the next message to the store: a batch, which is sealed, or a question without a
-    /// batch.
+    /// Returns the next message to the store: a batch of at most `most` records, which is sealed,
+    /// or a question without a batch.
     fn next_batch(
         &self,
         lease: &Lease<'m>,
         in_hand: &mut CycleState,
         has_asked: bool,
+        most: usize,
         surroundings: &impl Env,
     ) -> Result<Outgoing, LeaseLost> {
         let table = self.namespace.table();
@@ -281,8 +283,8 @@ impl<'m> ShardSync<'_, 'm> {
             return Ok(question);
         }
         let has_key = |key: &[u8]| self.has_key(key);
-        let (part, capacity, now) =
-            (self.part(&has_key), lease.batch_capacity()?, surroundings.now());
+        let capacity = lease.batch_capacity()?.min(most);
+        let (part, now) = (self.part(&has_key), surroundings.now());
         let search = &mut in_hand.search;
         let is_held = || lease.is_held();
         let (records, changes_left) = search.take_batch(table, part, capacity, now, &is_held)?;

@@ -229,6 +229,12 @@ pub trait Strategy: Sized {
     /// first one.
     fn server(&self) -> Option<String>;
 
+    /// Returns the most diffs of a batch, which the store applies well within its timeout: from 1 to
+    /// [`Batch::MAX_DIFFS`].
+    fn max_diffs(&self) -> usize {
+        Batch::MAX_DIFFS
+    }
+
     /// Returns the number of shards of a namespace; at least 1.
     fn shards(&self) -> u16;
 

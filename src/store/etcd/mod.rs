@@ -28,7 +28,7 @@ use self::failure::EtcdFault;
 use self::key::ShardKeys;
 use self::link::{EtcdLink, EtcdSession};
 pub(crate) use self::options::{EtcdDirectives, EtcdOptions};
-use self::push::{PAGE, Push};
+use self::push::{MAX_DIFFS, PAGE, Push};
 use self::shard::FoundHead;
 use self::watch::Listener;
 use super::contract::batch::PageStep;
@@ -90,6 +90,10 @@ impl Strategy for Etcd {
 
     fn server(&self) -> Option<String> {
         self.link.described()
+    }
+
+    fn max_diffs(&self) -> usize {
+        MAX_DIFFS
     }
 
     fn shards(&self) -> u16 {

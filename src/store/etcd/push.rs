@@ -14,7 +14,10 @@ use crate::store::contract::strategy::{
     Batch, Changes, Count, LONGEST_LIFE, LivingNodes, MAX_TOTAL, NODE_LIFE, Position, Pushed,
 };
 
-/// Most changes that an exchange reads, each of at most 500 counters.
+/// Most diffs of a batch. The time of a transaction grows faster than their number: one of 500 takes
+/// a slow etcd longer than its timeout.
+pub(super) const MAX_DIFFS: usize = 100;
+/// Most changes that an exchange reads, each of at most [`MAX_DIFFS`] counters.
 pub(super) const PAGE: usize = 64;
 
 /// A batch on its way to a shard.

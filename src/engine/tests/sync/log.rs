@@ -56,6 +56,10 @@ impl Strategy for Memory<Store> {
         0
     }
 
+    fn max_diffs(&self) -> usize {
+        100
+    }
+
     fn shards(&self) -> u16 {
         self.shards.len().try_into().unwrap()
     }
@@ -66,6 +70,7 @@ impl Strategy for Memory<Store> {
         batch: &Batch,
         limit: usize,
     ) -> Result<Pushed, StoreError> {
+        assert!(batch.diffs.len() <= self.max_diffs());
         let mut living = None;
         let pushed = self.exchange(shard, |store| {
             let Some(epoch) = store.epoch else {
