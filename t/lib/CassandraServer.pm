@@ -7,11 +7,11 @@ use strict;
 use warnings;
 
 use Cql;
+use File::Basename qw(dirname);
 use File::Path qw(remove_tree);
 use File::Temp qw(tempdir);
-use FindBin;
 
-my $launcher = "$FindBin::Bin/../scripts/cassandra/server.sh";
+my $launcher = dirname(__FILE__) . '/../../scripts/cassandra/server.sh';
 
 my $test = $$;    # child processes must not stop the server when they exit
 my @all;
