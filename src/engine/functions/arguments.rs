@@ -77,15 +77,17 @@ pub fn window_size(name: &str, seconds: f64) -> Result<WindowSize, ArgumentError
 ///
 /// The text is of no window of the calendar.
 pub fn calendar_window(name: &str, text: &[u8]) -> Result<f64, ArgumentError> {
+    const CALENDAR: &str = "hour, day, week or month, such as \"day tz=Europe/Berlin\"";
     let size = WindowSize::parse_with_zone(text).map_err(|error| error.to_string());
     let size = size.map(|size| size.in_zone(CalendarZone::utc()));
     let size = size.and_then(|size| match size.is_of_calendar() {
         true => Ok(size.bits() as f64 / 1000.0),
-        false => Err("hour, day, week or month, such as \"day tz=Europe/Berlin\"".into()),
+        false => Err(CALENDAR.into()),
     });
     size.map_err(|error| {
         let start = text.get(..100).unwrap_or(text);
-        let expected = error.strip_prefix("expected ").unwrap_or(&error);
+        // Only an error of the zone says more.
+        let expected = error.strip_prefix("expected ").unwrap_or(CALENDAR);
         ArgumentError::new(name, expected, format_args!("\"{}\"", Quoted(start)))
     })
 }
@@ -346,6 +348,11 @@ mod tests {
         }
         for (text, message) in [
             ("1d", "hour, day, week or month, such as \"day tz=Europe/Berlin\", not \"1d\""),
+            ("", "hour, day, week or month, such as \"day tz=Europe/Berlin\", not \"\""),
+            (
+                "1d tz=UTC",
+                "hour, day, week or month, such as \"day tz=Europe/Berlin\", not \"1d tz=UTC\"",
+            ),
             (
                 "day tz=Berlin",
                 "a name of the IANA time zone database, such as Europe/Berlin or UTC: did you mean Europe/Berlin?, \
