@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Fuzzes the module's code, with libFuzzer and the stable toolchain. Each target is a file of fuzz/fuzz_targets/.
+# Fuzzes the module's code, with libFuzzer and the stable toolchain. Each target is a file of fuzz/fuzz_targets/, or
+# fuzz/c_interface/.
 #
 #   scripts/fuzz.sh TARGET SECONDS      runs new inputs; prints how many, and how much of the code they reached
 #   scripts/fuzz.sh TARGET FILE...      runs these inputs, such as the one of a crash
 #   scripts/fuzz.sh TARGET --minimise   reduces the kept corpus and all new inputs to a small corpus, and keeps that
-#   scripts/fuzz.sh --build             builds all targets but cassandra, whose driver takes minutes
+#   scripts/fuzz.sh --build             builds all targets but cassandra and c_interface, which take minutes each
 #
 # fuzz/corpus/TARGET has the inputs that are kept, and fuzz/dictionaries/TARGET words that help. target/fuzz/corpus/TARGET
 # gets the new inputs, from which the next run goes on, and target/fuzz/failed/ those that fail.
@@ -14,7 +15,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage() { die "usage: scripts/fuzz.sh TARGET SECONDS|FILE...|--minimise, or scripts/fuzz.sh --build; targets: ${targets[*]}"; }
 
 cd "$root"
-mapfile -t targets < <(basename -s .rs fuzz/fuzz_targets/*.rs)
+mapfile -t targets < <(basename -s .rs fuzz/fuzz_targets/*.rs && echo c_interface)
 # Longer than any input takes on a busy machine. `bounded` in fuzz/src/memory.rs limits memory.
 limits=(-timeout=60 -rss_limit_mb=0)
 coverage='-C passes=sancov-module'
@@ -32,6 +33,7 @@ build() {
 build_target() {
     case $target in
         cassandra) build --features cassandra --bin cassandra ;;
+        c_interface) build && RUSTFLAGS=$coverage fuzz/c_interface/run.sh --build ;;
         *) build ;;
     esac
 }
@@ -65,6 +67,7 @@ target=$1 kept=fuzz/corpus/$1 grown=target/fuzz/corpus/$1
 shift
 build_target
 binary=$(echo target/fuzz/*/release/"$target")
+[ "$target" != c_interface ] || binary=fuzz/c_interface/run.sh
 mkdir -p "$kept" "$grown" target/fuzz/failed
 case $1 in
     --minimise) minimise ;;
