@@ -53,6 +53,7 @@ sub configure {
     my $load   = join "\n", map {"load_module $_;"} @modules;
     my $user   = $> == 0 && !$conf->{single} ? 'user root;' : '';
     my $single = $conf->{single} ? 'master_process off;' : '';
+    my $main   = $conf->{main} // '';
     my %kept   = $self->environment;
     my $env    = join ' ', map {"env $_;"} sort keys %kept;
     my $http   = $self->http;
@@ -61,6 +62,7 @@ sub configure {
 $load
 $user
 $single
+$main
 $env
 worker_processes $conf->{workers};
 pid              $root/nginx.pid;

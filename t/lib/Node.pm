@@ -23,7 +23,7 @@ sub new {
     return $class->SUPER::new(name => $name, port => $port);
 }
 
-# Options: http, server: directives to add to these blocks; zone: the size of the zone; rules: the
+# Options: main, http, server: directives to add to these blocks; zone: the size of the zone; rules: the
 # parameters of `ratelimit` by location, where NAME stands for `/NAME/KEY`; workers: their number;
 # single: 1 for `master_process off`; clock: the offset of the clock, such as '+5s'.
 sub defaults {
