@@ -48,12 +48,13 @@ impl BanCounts {
     fn left_of(&self, size: WindowSize, hits: Hits) -> Option<u64> {
         let (bans, times) = (hits.thousandths() / Self::UNIT, hits.thousandths() % Self::UNIT);
         let began = times.checked_div(bans).filter(|_| bans > 0)?.cast_unsigned();
-        // The clock of the process that banned may be slightly ahead.
+        // The clock of the node that banned may be ahead: the ban has just begun.
         let UnixMillis(now) = self.0.moment(size);
-        let latest = now.saturating_add(CLOCK_SKEW);
+        let ahead = (size.millis() / 10).max(CLOCK_SKEW);
+        let latest = now.saturating_add(ahead);
         let step = Self::step(size);
         let steps = latest.checked_div(step)?.wrapping_sub(began) & ((1 << Self::TIME_BITS) - 1);
-        let age = steps.saturating_mul(step).saturating_sub(CLOCK_SKEW);
+        let age = steps.saturating_mul(step).saturating_sub(ahead);
         let left = size.millis().saturating_sub(age);
         Some(left).filter(|left| *left > 0)
     }
@@ -159,8 +160,19 @@ mod tests {
         for lifted in [Hits::ZERO, Hits::ONE, Hits::ZERO.minus(hits), hits.minus(hits)] {
             assert_eq!(at(size, T, lifted, lifted).left(size), None);
         }
-        // A clock that is set back ends it.
-        assert_eq!(at(size, T - 5_000, hits, Hits::ZERO).left(size), None);
-        assert!(at(size, T - 500, hits, Hits::ZERO).left(size).is_some());
+        // A clock that is set back by more than a tenth of it ends it.
+        assert_eq!(at(size, T - 61_000, hits, Hits::ZERO).left(size), None);
+    }
+
+    #[test]
+    fn a_node_whose_clock_is_behind_by_a_tenth_knows_a_ban_and_never_longer_than_the_ban() {
+        for (millis, behind) in
+            [(500, 500), (10_000, 1_000), (600_000, 59_000), (2_592_000_000, 7_200_000)]
+        {
+            let size = WindowSize::from_millis(millis).unwrap();
+            let hits = BanCounts::hits(size, UnixMillis(T));
+            let left = at(size, T - behind, hits, Hits::ZERO).left(size);
+            assert_eq!(left, Some(millis), "{millis}");
+        }
     }
 }
