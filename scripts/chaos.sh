@@ -4,11 +4,14 @@
 # own, clients that keep a ledger of every request, and faults, several in a second, which overlap.
 # Then the totals are compared with the ledger.
 #
-#   scripts/chaos.sh [--store redis|cluster|postgres|cassandra|etcd] [--seed N] [--nodes N] [--plan] [MINUTES]
+#   scripts/chaos.sh [--store redis|cluster|postgres|cassandra|etcd] [--seed N] [--nodes N] [--older COMMIT] [--plan] [MINUTES]
 #
 # The store is a Redis, unless another one is named: `cluster`, a Redis Cluster of three primaries
 # with a replica each, which nodes reach without proxies, since its servers name each other by their
-# own addresses; `postgres`; `cassandra`, of which clients' clocks differ; `etcd`, for which NGINX_MODULE must be built.
+# own addresses; `postgres`; `cassandra`; `etcd`, for which NGINX_MODULE must be built.
+#
+# With --older, the module is also built as it was at this commit, in target/older, and every second upgrade of a binary is
+# to that module, or back. Without it, the second nginx loads the same module.
 #
 # Of more than five nodes, each gets fewer requests, syncs less often, and waits longer for the store.
 #
@@ -29,11 +32,22 @@
 # that there is nothing grave in a log, and no password, and that no answer of a node whose workers
 # were left alone took 5 s.
 #
-# In the same namespace, a window of the calendar is counted, estimates are replaced by what the response says, keys are
+# Configurations. Reloads change what a node counts, and how: the namespace, `api` or `other`; whether the other one of the
+# two is defined; the windows, the algorithm, a limit; the store, to another place in it or a store of another kind; the
+# zone; whether the store decides. Each response names what decided about it, and so the counters that it charged. Some
+# reloads have a configuration that nginx refuses. Upgrades have two masters side by side, and keep either.
+#
+# The clocks of nodes jump by up to two hours, and stay there. No window of a compared counter ends meanwhile.
+#
+# Keys. Some are about as long as the longest that a store has without a checksum, or much longer, and
+# have any bytes but a NUL. Costs may be no numbers, or too large. One more namespace, `full`, is counted in a zone that has
+# no room for a fraction of its keys: the store has no more than their hits, and each that it lacks was evicted.
+#
+# In the synced namespaces, a window of the calendar is counted, estimates are replaced by what the response says, keys are
 # banned, and requests are under way: in the end, all nodes know the same bans, and nothing is under way. A worker that is
 # killed just after a response may leave its estimate.
 #
-# Synchronous requests. These totals are of the namespace `api`, which is synced periodically. In
+# Synchronous requests. These totals are of the namespaces `api` and `other`, which are synced periodically. In
 # another one, `now`, the store decides about each request (`sync_rate 0`), and a request without a
 # decision in time is answered with 503 (`on_error deny`). Such a request may count or not, like one
 # that was never answered. So for each counter of `now`
@@ -67,27 +81,32 @@
 #             are stopped fast, and start with a new zone. They do so while they can reach the store,
 #             since what cannot be pushed then is lost.
 #
-# All other faults are in both: see scripts/chaos/Plan.pm, and the store's own in RedisStore.pm,
+# At the end of all, each node is well, without a restart, and syncs all its namespaces.
+#
+# All other faults are in both: see scripts/chaos/Plan.pm and NodeFaults.pm, and the store's own in RedisStore.pm,
 # ClusterStore.pm, PostgresStore.pm, CassandraStore.pm and EtcdStore.pm. A node that is killed whole loses what it
 # had not pushed; that is not among them (see t/cluster.t).
 #
-#   PORT           the first of three ports for each node, and three more. Default: free ones, from 17000 on
+#   CHAOS_OPEN     if not empty: also with the faults of docs/reliability.md that meet an open defect
+#   PORT           the first of three ports for each node, and ten more. Default: free ones, from 17000 on
 #   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it
-#                  (empty: the module is linked in); nothing is built then
+#                  (empty: the module is linked in); it is not built then. --older needs NGINX_SOURCE_DIR then: see build.sh
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="usage: scripts/chaos.sh [--store redis|cluster|postgres|cassandra|etcd] [--seed N] [--nodes N] [--plan] [MINUTES]"
+usage="usage: scripts/chaos.sh [--store redis|cluster|postgres|cassandra|etcd] [--seed N] [--nodes N] [--older COMMIT] [--plan] [MINUTES]"
 store=redis
 nodes=3
 seed=$((RANDOM * 32768 + RANDOM))
 minutes=1
+older=
 plan=
 while [ $# -gt 0 ]; do
     case $1 in
         --store) [ $# -gt 1 ] || die "$usage"; store=$2; shift ;;
         --seed) [ $# -gt 1 ] || die "$usage"; seed=$2; shift ;;
         --nodes) [ $# -gt 1 ] || die "$usage"; nodes=$2; shift ;;
+        --older) [ $# -gt 1 ] || die "$usage"; older=$2; shift ;;
         --plan) plan=yes ;;
         *) minutes=$1 ;;
     esac
@@ -127,17 +146,35 @@ server_version() {
     esac
 }
 
-need_packages perl
+# build_older COMMIT: builds the module as it was at a commit, and prints its path.
+build_older() {
+    local commit tree
+    commit=$(git -C "$root" rev-parse --verify --quiet "$1^{commit}") || die "--older: no commit $1"
+    tree=$root/target/older/$commit
+    rm -rf "$tree"
+    mkdir -p "$tree"
+    git -C "$root" archive "$commit" | tar -x -C "$tree"
+    CARGO_TARGET_DIR=$root/target/older/built RATELIMIT_PROFILE=fast "$tree/scripts/build.sh" >&2
+    printf '%s\n' "$root/target/older/built/checked/lib$name.so"
+}
+
+need_packages perl gcc libc6-dev
 need_store_packages "$store"
+# The store to which reloads change.
+case $store in
+    redis | cluster) need_store_packages postgres ;;
+    *) need_store_packages redis ;;
+esac
 if [ -z "${NGINX_BINARY:-}" ]; then
     "$root/scripts/build.sh"
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
     NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so
 fi
-ports=$((3 * nodes + 3))
+[ -z "$older" ] || NGINX_OLDER_MODULE=$(build_older "$older")
+ports=$((3 * nodes + 10))
 PORT=${PORT:-$(free_ports $((17000 + RANDOM % (960 / ports) * ports)) 17999 $ports)}
 
 say "$store, $nodes nodes, seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
     "$(server_version)"
-export PORT TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=${NGINX_MODULE:-}
+export NGINX_OLDER_MODULE=${NGINX_OLDER_MODULE:-} PORT TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=${NGINX_MODULE:-}
 exec perl "${chaos[@]}"

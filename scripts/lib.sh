@@ -53,7 +53,7 @@ need_packages() {
 need_store_packages() {
     case $1 in
         postgres) need_packages postgresql ;;
-        cassandra) need_packages faketime ;;
+        cassandra) ;;
         etcd) need_packages etcd-server ;;
         *) need_packages redis-server ;;
     esac

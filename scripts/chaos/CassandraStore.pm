@@ -153,11 +153,10 @@ sub may_refuse_all { 1 }
 # A decision takes several steps of a server that others use, too.
 sub decides_within { '1s' }
 
-# Clocks of the clients, in seconds before or behind the server's.
-sub clock { my ($self, $number) = @_; return (undef, '+3s', '-4s')[$number - 1] }
-
 # A push is recognized by its batch of statements.
 sub way { my ($self) = @_; return (to => $self->{port}, push => qr/\x04.{3}\x0d/s) }
+
+sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' table rl_spare;' }
 
 sub conf {
     my ($self, $port) = @_;

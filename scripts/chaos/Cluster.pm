@@ -5,19 +5,30 @@ package Cluster;
 use strict;
 use warnings;
 
+use List::Util qw(sum0);
 use Load;
+use Clock;
+use Requests;
 use Node;
+use NodeFaults;
 use Plan;
+use Postgres;
 use Proxy;
+use Redis;
+use Shape;
 
-use constant PASSWORD => 's3cret-of-chaos';
+use constant {
+    PASSWORD => 's3cret-of-chaos',
+    # The port of the other store: behind those of the nodes, of their proxies, and of the store.
+    OTHER => 9,
+};
 
-# `api` is synced periodically; `now` is synchronous, if the store decides, and so is `held`, whose
-# nodes have reserves.
+# `api` and `other` are synced periodically, and so is `full`, whose zone is always full; `now` is synchronous, if the store
+# decides, and so is `held`, whose nodes have reserves.
 our @NAMESPACES;
 
-# The namespaces after which the store blocks are named. Each block has its own connections, so that faults of
-# connections affect both synced and synchronous namespaces.
+# The store blocks that proxies are for. Each block has its own connections, so that faults of connections affect both
+# synced and synchronous namespaces.
 my @store_names;
 
 # The windows in which both count, in days.
@@ -38,7 +49,7 @@ our @DAYS = (366, 360, 300);
 #   decides           the kinds of requests that the store decides, if not all: see Load.pm
 #   decides_within    the timeout of synchronous requests, if not 100ms (400ms with more than 5 nodes)
 #   may_refuse_all    defined if a request can be rejected before the limit is reached
-#   clock(NODE)       the offset of the clock of a node, such as +3s; missing if all clocks are right
+#   spare(PORT)       `conf`, with another place in the same server
 #   has_way           whether there are proxies between each node and the store
 #   way               the options of the proxies for this store; see Proxy.pm
 #   totals, total     as in Redis.pm
@@ -46,12 +57,14 @@ sub new {
     my ($class, %self) = @_;
     my $self = bless {times => '', %self, marks => 0, cycles => {ok => 0, error => 0}, logs => []}, $class;
     my $port = $self->{port};
-    $Load::decided = $self->{store}->decides if $self->{store}->can('decides');
-    @NAMESPACES  = ('api', $Load::decided eq 'nothing' ? () : qw(now held));
-    @store_names = ('api', $Load::decided eq 'nothing' ? () : 'now');
+    $Requests::decided = $self->{store}->decides if $self->{store}->can('decides');
+    @NAMESPACES  = (qw(api other full), $Requests::decided eq 'nothing' ? () : qw(now held));
+    @store_names = ('main', $Requests::decided eq 'nothing' ? () : 'now');
     for my $number ($self->numbers) {
         $self->{node}{$number} = Node->new($number => $port++);
-        $self->{sync_rate}{$number} = Plan::sync_rate($self);
+        $self->{node}{$number}{module} = $ENV{TEST_NGINX_LOAD_MODULES};
+        $self->{clock}{$number} = Clock->new($number);
+        $self->{shape}{$number} = $self->usual_shape;
     }
     my @proxied = $self->{store}->has_way ? $self->numbers : ();
     my $first   = $port + @proxied * @store_names;
@@ -62,74 +75,92 @@ sub new {
     return $self;
 }
 
+# Starts a store of another kind, which has no faults. Reloads may change to it.
+sub start_other {
+    my ($self) = @_;
+    my $class = $self->{store}->conf(0) =~ /strategy redis/ ? 'Postgres' : 'Redis';
+    my $other = $self->{other} = $class->new(port => $self->{port} + 3 * $self->{nodes} + OTHER);
+    $other->create if $other->can('create');
+    $other->start;
+}
+
 sub numbers { return 1 .. $_[0]{nodes} }
 sub nodes   { my ($self) = @_; return map { $self->{node}{$_} } $self->numbers }
 
 # Nodes.
 
+# The configuration of a node, with a piece that is wrong, if any.
 sub configuration {
-    my ($self, $number) = @_;
-    my $proxy  = $self->{proxy}{$number};
-    my @stores = map {
-        my $conf = $self->{store}->conf($proxy ? $proxy->{$_}{port} : ());
-        "ratelimit_store for_$_ { $conf $self->{times} }\n";
-    } @store_names;
-    my %asks = map {
-        my $ask = "limit=1000000/${_}d cost=0";
-        my $days = $_;
-        map { ("ask-$_-${days}d" => "$_ $ask" . ($_ eq 'api' ? '' : ' window=fixed')) } @NAMESPACES;
-    } @DAYS;
-    my %others = Load::asks();
-    $asks{"ask-$_"} = $others{$_} for keys %others;
+    my ($self, $number, $wrong) = @_;
+    my ($proxy, $store, $other) = ($self->{proxy}{$number}, @$self{qw(store other)});
+    my %stores = map { $_ => $store->conf($proxy ? $proxy->{$_}{port} : ()) } @store_names;
+    $stores{spare} = $store->spare($proxy ? $proxy->{main}{port} : ());
+    $stores{other} = other_store($other) if $other;
+    $_ .= " $self->{times}" for values %stores;
     # Many nodes and their proxies take turns on the processors.
-    my $usual      = $self->{nodes} > 5 ? '400ms' : '100ms';
-    my $timeout    = $self->{store}->can('decides_within') ? $self->{store}->decides_within : $usual;
-    my %namespaces = (
-        api  => "store for_api; sync_rate $self->{sync_rate}{$number}; on_loss share;",
-        now  => "store for_now; sync_rate 0; timeout $timeout; on_error deny;",
-        held => "store for_now; sync_rate 0; timeout $timeout; on_error deny; reserve on;",
-    );
-    my @namespaces = map {"ratelimit_namespace $_ { $namespaces{$_} }\n"} @NAMESPACES;
-    return (
-        http  => "@stores @namespaces",
-        zone  => '32m',
-        rules => {
-            Load::rules(), %asks, mark => 'api limit=1000000/366d',
-            askshort => 'api limit=1000000/5s cost=0',
-        },
-    );
+    my $usual   = $self->{nodes} > 5 ? '400ms' : '100ms';
+    my $timeout = $store->can('decides_within') ? $store->decides_within : $usual;
+    return Shape::configuration($self->{shape}{$number}, stores => \%stores, timeout => $timeout, wrong => $wrong // '');
+}
+
+sub other_store {
+    my ($server) = @_;
+    my $user = $server->isa('Postgres') ? 'username postgres;' : '';
+    return "strategy ${\ $server->strategy}; server 127.0.0.1:$server->{port}; $user";
 }
 
 sub start_node {
     my ($self, $number, %more) = @_;
-    my $node  = $self->{node}{$number};
-    my $clock = $self->{store}->can('clock') && $self->{store}->clock($number);
-    $node->start($self->configuration($number), $clock ? (clock => $clock) : (), %more);
+    my %environment = ($self->{clock}{$number}->environment, %{delete $more{environment} // {}});
+    $self->{node}{$number}->start($self->configuration($number), environment => \%environment, %more);
 }
+
+sub usual_shape { my ($self) = @_; return Shape::usual(Plan::sync_rate($self)) }
+
+# Gives all nodes the configuration with which they began, and the right time.
+sub make_alike {
+    my ($self) = @_;
+    for my $number ($self->numbers) {
+        $self->{shape}{$number} = $self->usual_shape;
+        $self->set_clock($number, 0);
+        $self->{node}{$number}->reload($self->configuration($number));
+    }
+    $self->settle;
+}
+
+sub set_clock { my ($self, $number, $offset) = @_; $self->{clock}{$number}->set($offset) }
 
 # The time, in seconds, for which a node that ends pushes its remaining hits.
 my %last_push = (QUIT => 2, TERM => 1);
 
-# Ends a node. If it used all of its time, on a busy machine, it may have lost hits.
+# Ends a node.
 sub end_node {
     my ($self, $number, $signal) = @_;
-    my $node = $self->{node}{$number};
     $self->note_cycles($number);
-    my $took = $node->end($signal);
+    $self->end_master($number, $signal);
+    push @{$self->{logs}}, $self->{node}{$number}->log_lines;
+}
+
+# Ends the master of a node. If it used all of its time, on a busy machine, it may have lost hits.
+sub end_master {
+    my ($self, $number, $signal) = @_;
+    my $took = $self->{node}{$number}->end($signal);
     push @{$self->{late}}, sprintf 'node %d took %.1f s to end at %s', $number, $took, $signal if $took >= $last_push{$signal};
-    push @{$self->{logs}}, $node->log_lines;
 }
 
 # Returns the nodes that may have lost hits since the last call, in words.
 sub take_late { my ($self) = @_; return @{delete $self->{late} // []} }
 
-# Waits for a successful cycle of a node that begins after this call.
+# Waits for a successful cycle, of each synced namespace of a node, that begins after this call.
 sub wait_for_sync {
     my ($self, $number) = @_;
-    my $count = sub { my %metrics = $self->metrics($number); $metrics{'ratelimit_sync_cycles_total{namespace="api",result="ok"}'} // 0 };
-    my $before = $count->();
+    my $counts = sub {
+        my %metrics = $self->metrics($number);
+        return map { $metrics{qq(ratelimit_sync_cycles_total{namespace="$_",result="ok"})} // 0 } Shape::names($self->{shape}{$number});
+    };
+    my @before = $counts->();
     # The first one may have begun before.
-    $self->{node}{$number}->wait_for('a sync', sub { $count->() > $before + 1 });
+    $self->{node}{$number}->wait_for('a sync', sub { my @now = $counts->(); !grep { $now[$_] <= $before[$_] + 1 } 0 .. $#before });
 }
 
 # Adds the cycles of a node that is to end.
@@ -157,29 +188,35 @@ sub still_under_way {
         my ($deadline, %metrics) = (time + 10);
         do {
             %metrics = $self->metrics($number);
-        } while ($metrics{'ratelimit_concurrent{namespace="api"}'} && time < $deadline);
-        my $under_way = $metrics{'ratelimit_concurrent{namespace="api"}'} // 'unknown';
+        } while (under_way(%metrics) && time < $deadline);
+        my $under_way = under_way(%metrics);
         push @wrong, "$under_way requests are under way on node $number" if $under_way ne '0';
     }
     return @wrong;
 }
 
-# Waits until each node has pushed a hit, and knows all nodes' hits.
+sub under_way { my (%metrics) = @_; return sum0(map { $metrics{qq(ratelimit_concurrent{namespace="$_"})} // 0 } qw(api other)) }
+
+# Waits until each node has pushed a hit, and knows all nodes' hits, in both synced namespaces.
 sub settle {
     my ($self) = @_;
     my $mark = 'settle-' . ++$self->{marks};
-    hit_for_sure($_, "$mark-$_->{name}") for $self->nodes;
-    for my $node ($self->nodes) {
-        for my $other ($self->nodes) {
-            $node->wait_for('the hits of all', sub { $node->rate('ask-api-366d' => "$mark-$other->{name}") });
+    for my $namespace (qw(api other)) {
+        hit_for_sure($_, "mark-$namespace", "$mark-$_->{name}") for $self->nodes;
+    }
+    for my $namespace (qw(api other)) {
+        for my $node ($self->nodes) {
+            for my $other ($self->nodes) {
+                $node->wait_for('the hits of all', sub { $node->rate("ask-$namespace-366d" => "$mark-$other->{name}") });
+            }
         }
     }
 }
 
 # Counts a hit; several if answers may be lost.
 sub hit_for_sure {
-    my ($node, $key) = @_;
-    $node->wait_for('a hit', sub { $node->hit(mark => $key) eq '200' });
+    my ($node, $location, $key) = @_;
+    $node->wait_for('a hit', sub { $node->hit($location => $key) eq '200' });
 }
 
 sub log_lines {
@@ -212,8 +249,8 @@ my %faults = (
         sub { kill STOP => $_[0]->node_of($_[1])->workers },
         sub { kill CONT => $_[0]->node_of($_[1])->workers },
     ],
-    'reload'                        => [\&begin_reload, \&wait_for_reload],
-    'reload with another sync_rate' => [\&begin_reload, \&wait_for_reload],
+    'reload'                        => [\&reload_with_sync_rate, \&wait_for_reload],
+    'reload with another sync_rate' => [\&reload_with_sync_rate, \&wait_for_reload],
     'quit and start' => [
         sub { $_[0]->end_node(@{$_[1]}{qw(node signal)}) },
         sub { $_[0]->start_node($_[1]{node}) },
@@ -226,7 +263,7 @@ sub begin {
         $self->{store}->ready;
         # A node that ends waits for its store for a limited time, which is too short to connect on
         # a busy machine.
-        $self->wait_for_sync($fault->{node}) if $fault->{kind} =~ /^quit/;
+        $self->wait_for_sync($fault->{node}) if $fault->{kind} =~ /^(?:quit|upgrade|reload)/;
     }
     $self->act($fault, 0);
 }
@@ -241,14 +278,15 @@ sub act {
     my $kind  = $fault->{kind};
     my $store = $self->{store};
     return $faults{$kind}[$step] && $faults{$kind}[$step]->($self, $fault) if $faults{$kind};
-    my $act = {$store->kinds}->{$kind}{qw(begin undo)[$step]} or return;
-    $act->($store, $fault, $self);
+    my $of_node = {NodeFaults::kinds($store)}->{$kind};
+    my $act = ($of_node // {$store->kinds}->{$kind})->{qw(begin undo)[$step]} or return;
+    $of_node ? $act->($self, $fault) : $act->($store, $fault, $self);
 }
 
 # The node whose clients may have to wait because of a fault.
 sub slow_node {
     my ($fault) = @_;
-    return $fault->{kind} =~ /worker|reload|quit/ ? $fault->{node} : undef;
+    return $fault->{kind} =~ /worker|reload|quit|upgrade|configuration/ ? $fault->{node} : undef;
 }
 
 sub proxies { my ($self, $fault) = @_; return map { $self->proxies_of($_) } @{$fault->{nodes}} }
@@ -268,9 +306,13 @@ sub wait_for_workers {
     $node->wait_for('workers', sub { $node->settled });
 }
 
+sub reload_with_sync_rate { my ($self, $fault) = @_; $self->begin_reload($fault, {sync_rate => $fault->{sync_rate}}) }
+
+# Changes these properties of the node's shape, and begins a reload.
 sub begin_reload {
-    my ($self, $fault) = @_;
-    $self->{sync_rate}{$fault->{node}} = $fault->{sync_rate};
+    my ($self, $fault, $change) = @_;
+    my $shape = $self->{shape}{$fault->{node}};
+    %$shape = (%$shape, %$change);
     $fault->{reloaded} = $self->node_of($fault)->begin_reload($self->configuration($fault->{node}));
 }
 

@@ -159,6 +159,8 @@ sub has_way { 0 }
 sub totals { my ($self, @of) = @_; return $self->{cluster}->totals(@of) }
 sub total  { my ($self, @of) = @_; return $self->{cluster}->total(@of) }
 
+sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' prefix spare;' }
+
 sub conf {
     my ($self) = @_;
     my $servers = join ' ', map {"server 127.0.0.1:$_->{port};"} @{$self->{cluster}{primaries}};

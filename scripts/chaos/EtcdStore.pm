@@ -104,6 +104,8 @@ sub decides { 'windows' }
 # A decision waits for those of others.
 sub decides_within { '1s' }
 
+sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' prefix rl/spare;' }
+
 sub conf {
     my ($self, $port) = @_;
     return "strategy etcd; server 127.0.0.1:$port; timeout 1s; connect_timeout 1s; " . $self->{server}->credentials($self->{password});

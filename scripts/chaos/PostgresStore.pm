@@ -158,6 +158,8 @@ sub way {
     return (to => $self->{port}, push => qr/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/);
 }
 
+sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' table rl_spare;' }
+
 sub conf {
     my ($self, $port) = @_;
     return "strategy postgres; server 127.0.0.1:$port; username ${\ USER}; " .

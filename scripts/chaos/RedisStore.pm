@@ -82,6 +82,8 @@ sub ready  { }
 sub totals { my ($self, @of) = @_; return $self->{present}->totals(@of) }
 sub total  { my ($self, @of) = @_; return $self->{present}->total(@of) }
 
+sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' prefix spare;' }
+
 sub conf {
     my ($self, $port) = @_;
     return "strategy redis; server 127.0.0.1:$port; password $self->{password};";

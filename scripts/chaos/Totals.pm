@@ -7,11 +7,11 @@ use strict;
 use warnings;
 
 use IO::Select;
-use List::Util qw(min uniq);
+use List::Util qw(min sum0 uniq);
 use POSIX ();
 use Time::HiRes qw(time);
 
-use Load;
+use Requests;
 use Node;
 
 my $test = $$;
@@ -26,16 +26,19 @@ END {
 # For counters without totals in the store, uses the answer of the first node.
 sub found {
     my ($cluster, $round, $counters) = @_;
-    my %found;
+    my (%found, %odd);
+    %odd = Requests::odd_names("r$round");
     for my $namespace (@Cluster::NAMESPACES) {
         for my $days (@Cluster::DAYS) {
             my $totals = $cluster->{store}->totals($namespace, $days * 24 * 3600 * 1000);
-            for my $key (grep {/^r$round-/} keys %$totals) {
-                $found{"$namespace ${days}d $key"}{store} = thousandths($totals->{$key});
+            for my $name (keys %$totals) {
+                my $key = $odd{$name} // ($name =~ /^r$round-/ ? $name : next);
+                next if $namespace eq 'full';
+                $found{"$namespace ${days}d $key"}{store} = thousandths($totals->{$name});
             }
         }
     }
-    my @names   = uniq keys %$counters, keys %found;
+    my @names   = grep { !/^full / } uniq keys %$counters, keys %found;
     my %answers = map { $_ => ask($cluster->{node}{$_}, @names) } $cluster->numbers;
     for my $number ($cluster->numbers) {
         my $answer = $answers{$number};
@@ -46,8 +49,15 @@ sub found {
         close $answer or die "node $number could not be asked\n";
     }
     @asking = ();
-    $found{$_}{store} //= Load::has_total($_) ? 0 : $found{$_}{1} for @names;
+    $found{$_}{store} //= Requests::has_total($_) ? 0 : $found{$_}{1} for @names;
     return \%found;
+}
+
+# Returns the hits of a round in `full`, of which each has a key of its own.
+sub in_full {
+    my ($cluster, $round) = @_;
+    my $totals = $cluster->{store}->totals('full');
+    return 1000 * sum0(map { $totals->{$_} } grep {/^r$round-/} keys %$totals);
 }
 
 # Starts a process that asks a node for counters, one after another. Returns its output: a count in each line.
@@ -59,7 +69,7 @@ sub ask {
     my $done = eval {
         for my $name (@names) {
             my ($namespace, $window, $key) = split / /, $name;
-            print thousandths(rate_on($node, Node::path("ask-$namespace-$window", $key))), "\n";
+            print thousandths(rate_on($node, Node::path("ask-$namespace-$window", Requests::key_of($key)))), "\n";
         }
         STDOUT->flush;
     };
@@ -121,8 +131,8 @@ sub bounds {
     my ($cluster, $name, $counter, $kind, $is_late) = @_;
     my ($answered, $open, $rejected) = map { $counter->{$_} // 0 } qw(answered open rejected);
     my $most  = $answered + $open;
-    my $limit = Load::limit($name) // return ($is_late ? 0 : $answered, $most);
-    my $is_held = Load::is_held($name);
+    my $limit = Requests::limit($name) // return ($is_late ? 0 : $answered, $most);
+    my $is_held = Requests::is_held($name);
     return ($kind eq 'losing' ? 0 : $answered, $answered > $limit ? $limit : $most)
         if !$is_held && $cluster->{store}->can('may_refuse_all');
     my $least = $kind eq 'losing' ? 0 : $rejected && !$is_held ? $limit : $answered;
@@ -135,7 +145,7 @@ sub wrong {
     return grep {
         my ($name, $of, $least, $most) = ($_, $found->{$_}, @{$bounds->{$_}});
         $of->{store} < $least || $of->{store} > $most || grep {
-            Load::is_held($name) ? $_ < $least || $_ > $of->{store} : $_ != $of->{store}
+            Requests::is_held($name) ? $_ < $least || $_ > $of->{store} : $_ != $of->{store}
         } @$of{$cluster->numbers};
     } sort keys %$found;
 }

@@ -59,11 +59,10 @@ sub configuration {
     my $cluster = $self->{cluster};
     my $shape   = ++$self->{shape};
     my %conf    = $cluster->configuration(1);
-    my $store   = $cluster->{store}->conf($cluster->{proxy}{1}{api}{port});
+    my $store   = $cluster->{store}->conf($cluster->{proxy}{1}{main}{port});
     my $turn    = $shape % 2 ? 0.1 : 0;
-    my $http    = "$conf{http} ratelimit_namespace alone { } ratelimit_namespace fresh-$shape { }
-        ratelimit_namespace turn { store for_now; sync_rate $turn; }";
-    $http =~ s/(ratelimit_namespace \S+ \{)/$1 zone counters;/g;
+    my $http    = "$conf{http} ratelimit_namespace alone { zone counters; } ratelimit_namespace fresh-$shape { zone counters; }
+        ratelimit_namespace shifting { zone counters; store now; sync_rate $turn; }";
     $http .= " ratelimit_namespace small-$shape-$_ { zone small; store for_small; sync_rate 1; }" for 1, 2;
     $http .= " ratelimit_namespace small-$shape-$_ { zone small; }" for 3, 4;
     my $small = join '; ratelimit ', "small-$shape-1 limit=30/1h", "small-$shape-2 limit=3/1h",
@@ -76,10 +75,10 @@ sub configuration {
             small => $small,
             fresh => "fresh-$shape rate=\$arg_r/1s; ratelimit fresh-$shape limit=1000/1s window=moving",
             gone  => "$alone; ratelimit api limit=1000000/366d; ratelimit alone limit=1000/1d",
-            turn  => 'turn limit=1000000/1d window=fixed',
+            shift => 'shifting limit=1000000/1d window=fixed',
         },
         # Its answer takes some seconds.
-        server => api() . ' location /slow { ratelimit api concurrent=100 key=slow; limit_rate 100; empty_gif; }',
+        server => $conf{server} . api() . ' location /slow { ratelimit api concurrent=100 key=slow; limit_rate 100; empty_gif; }',
     );
 }
 
@@ -122,7 +121,7 @@ sub other {
         $client->ask($_, DELETE => "/write/namespaces/api/keys/$key") for $self->{cluster}->nodes;
         return 'reset';
     }
-    my $location = (qw(fresh gone turn small small))[$number % 5];
+    my $location = (qw(fresh gone shift small small))[$number % 5];
     # A long name takes several places of its zone.
     my $long = 'k' x (10 * $key) . int rand 200;
     return $node->get($location => $location eq 'small' ? $long : $key, 'r=' . ($key + 1));

@@ -43,9 +43,9 @@ my $round   = 0;
 my (@troubles, @missed, %made, %requests, %is_of_master);
 
 $cluster->{store}->keep(1);
-$cluster->{sync_rate}{$_} = 0.1 for $cluster->numbers;
 my $target = Target->new(cluster => $cluster, files => $files);
-$cluster->start_node(2, server => Target::api());
+my %second = $cluster->configuration(2);
+$cluster->start_node(2, server => $second{server} . Target::api());
 $cluster->settle;
 
 my %reason = reasons();
@@ -173,7 +173,7 @@ sub taken_over {
     my ($process, $is_master) = @_;
     $node->wait_for('a stopped process', sub { state_of($process) eq 'T' });
     my $mark = "mark-$round";
-    Cluster::hit_for_sure($node, $mark);
+    Cluster::hit_for_sure($node, mark => $mark);
     return if $is_master;
     $node->wait_for('the push of another worker', sub { $cluster->{store}->total(api => $mark) });
     $node->wait_for('a decision', sub { $node->hit('ask-now-366d' => $mark) eq '200' });

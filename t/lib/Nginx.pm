@@ -26,7 +26,7 @@ END {
     if ($$ == $test) { $_->kill_all for @all }
 }
 
-# port => the port that nginx listens on; name => its name in messages.
+# port => the port that nginx listens on; name => its name in messages; module => another module to load.
 #
 # A derived class has these methods:
 #
@@ -50,7 +50,7 @@ sub configure {
     my ($self, %changes) = @_;
     my $conf   = $self->{conf} = {%{$self->{conf}}, %changes};
     my $root   = $self->{root};
-    my $load   = join "\n", map {"load_module $_;"} @modules;
+    my $load   = join "\n", map {"load_module $_;"} $self->{module} ? $self->{module} : @modules;
     my $user   = $> == 0 && !$conf->{single} ? 'user root;' : '';
     my $single = $conf->{single} ? 'master_process off;' : '';
     my $main   = $conf->{main} // '';

@@ -23,11 +23,11 @@ sub new {
     return $class->SUPER::new(name => $name, port => $port);
 }
 
-# Options: main, http, server: directives to add to these blocks; zone: the size of the zone; rules: the
+# Options: main, http, server: directives to add to these blocks; zone, name_of_zone: the size of the zone, and its name; rules: the
 # parameters of `ratelimit` by location, where NAME stands for `/NAME/KEY`; workers: their number;
 # single: 1 for `master_process off`; clock: the offset of the clock, such as '+5s'.
 sub defaults {
-    return (http => '', server => '', zone => '4m', rules => {}, workers => 2, single => 0);
+    return (http => '', server => '', zone => '4m', name_of_zone => 'counters', rules => {}, workers => 2, single => 0);
 }
 
 sub http {
@@ -37,7 +37,7 @@ sub http {
         qq[location ~ "(?s)^/$_/(?<key>.*)" { ratelimit $conf->{rules}{$_}; empty_gif; }]
     } sort keys %{$conf->{rules}};
     return <<"END";
-    ratelimit_zone zone=counters:$conf->{zone};
+    ratelimit_zone zone=$conf->{name_of_zone}:$conf->{zone};
     $conf->{http}
     server {
         listen        127.0.0.1:$self->{port};
