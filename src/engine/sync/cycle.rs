@@ -186,9 +186,9 @@ impl<'m> ShardSync<'_, 'm> {
     }
 
     /// Exchanges batches, one after another, until there is nothing more to push or fetch.
-    async fn exchange_all(
+    async fn exchange_all<S: Strategy>(
         &self,
-        strategy: &mut impl Strategy,
+        strategy: &mut S,
         lease: &Lease<'m>,
         in_hand: &mut CycleState,
         surroundings: &impl Env,
@@ -197,11 +197,11 @@ impl<'m> ShardSync<'_, 'm> {
         let (mut setbacks, mut fetches, mut told) = (0_usize, 0_usize, 0_usize);
         let mut has_asked = false;
         loop {
-            if self.repair(lease, surroundings).await? {
+            if self.repair::<S>(lease, surroundings).await? {
                 in_hand.search.put_back(self.namespace.table());
                 in_hand.search = Search::everywhere();
             }
-            self.void_lost(lease)?;
+            self.void_lost::<S>(lease)?;
             let most = strategy.max_diffs();
             let mut batch = self.next_batch(lease, in_hand, has_asked, most, surroundings)?;
             let is_nothing = batch.records.is_empty() && !batch.changes_left;
@@ -320,7 +320,11 @@ impl<'m> ShardSync<'_, 'm> {
     }
 
     /// Makes the pending repair before a push. Returns whether there was one.
-    async fn repair(&self, lease: &Lease<'m>, surroundings: &impl Env) -> Result<bool, LeaseLost> {
+    async fn repair<S: Strategy>(
+        &self,
+        lease: &Lease<'m>,
+        surroundings: &impl Env,
+    ) -> Result<bool, LeaseLost> {
         let (table, now) = (self.namespace.table(), surroundings.now());
         let has_key = |key: &[u8]| self.has_key(key);
         let (part, is_held) = (self.part(&has_key), || lease.is_held());
@@ -332,6 +336,9 @@ impl<'m> ShardSync<'_, 'm> {
         if has_reserves {
             // First, so that no hits of the reserves are given back afterwards.
             table.void_reserves(part.namespace, &is_held)?;
+            if S::Counts::ARE_ABSOLUTE {
+                table.give_up_given_back(part, &is_held)?;
+            }
         }
         let all = table.slot_count();
         for start in (0_usize..all).step_by(LOOKED_AT) {
@@ -356,7 +363,7 @@ impl<'m> ShardSync<'_, 'm> {
 
     /// Voids reserves whose charges the store has lost. Only while no batch is sealed, since one
     /// may give some of them back.
-    fn void_lost(&self, lease: &Lease<'m>) -> Result<(), LeaseLost> {
+    fn void_lost<S: Strategy>(&self, lease: &Lease<'m>) -> Result<(), LeaseLost> {
         if lease.grants() != Grants::Lost || self.state.sealed_records() > 0 {
             return Ok(());
         }
@@ -364,7 +371,10 @@ impl<'m> ShardSync<'_, 'm> {
         let (table, is_held) = (self.namespace.table(), || lease.is_held());
         let part = self.part(&has_key);
         table.void_reserves(part.namespace, &is_held)?;
-        table.withhold_given_back(part, &is_held)?;
+        match S::Counts::ARE_ABSOLUTE {
+            true => table.give_up_given_back(part, &is_held)?,
+            false => table.withhold_given_back(part, &is_held)?,
+        }
         lease.grants_voided()
     }
 

@@ -27,6 +27,7 @@ mod tests;
 use self::name::Partition;
 pub(crate) use self::options::{CassandraDirectives, CassandraOptions};
 use self::position::Recent;
+use self::push::BatchAnswer;
 use self::session::{Connected, RingLink};
 use super::contract::batch::PageStep;
 use super::contract::error::StoreError;
@@ -51,6 +52,8 @@ pub struct Cassandra {
     full: FullCounters,
     /// The living nodes, from the last answer.
     living: Option<LivingNodes>,
+    /// See [`Strategy::has_lost_grants`].
+    has_lost_grants: bool,
 }
 
 impl Cassandra {
@@ -84,6 +87,7 @@ impl Strategy for Cassandra {
             charged: Chargers::default(),
             full: FullCounters::default(),
             living: None,
+            has_lost_grants: false,
         }
     }
 
@@ -103,6 +107,10 @@ impl Strategy for Cassandra {
         self.living
     }
 
+    fn has_lost_grants(&self) -> bool {
+        self.has_lost_grants
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,
@@ -113,8 +121,9 @@ impl Strategy for Cassandra {
         let exchange =
             async |connected: &Connected| push::push(connected, recent, shard, batch, limit).await;
         let exchanged = self.link.exchange(exchange).await;
-        let (pushed, living) = self.reading(exchanged)?;
+        let BatchAnswer { pushed, living, has_lost_grants } = self.reading(exchanged)?;
         self.living = living.or(self.living);
+        self.has_lost_grants = has_lost_grants;
         Ok(pushed)
     }
 

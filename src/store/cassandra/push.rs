@@ -28,8 +28,8 @@ use super::session::{Connected, rows};
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 use crate::store::contract::strategy::{
-    Batch, BatchId, Changes, Count, Epoch, LONGEST_LIFE, LivingNodes, NODE_LIFE, NodeId, Position,
-    Pushed, Shard,
+    Batch, BatchId, Changes, Count, Diff, Epoch, LONGEST_LIFE, LivingNodes, NODE_LIFE, NodeId,
+    Position, Pushed, Shard,
 };
 
 /// Batches of a node in one partition.
@@ -124,15 +124,30 @@ async fn seen(
     Ok(vector.map(Arc::new))
 }
 
-/// Applies a batch, and returns other nodes' changes, and the living nodes if the batch says that
-/// its node is alive.
+/// The answer to a batch.
+pub(super) struct BatchAnswer {
+    pub(super) pushed: Pushed,
+    /// The living nodes, if the batch says that its node is alive.
+    pub(super) living: Option<LivingNodes>,
+    /// Whether the store has lost charges for reserves, of which the batch gives some back.
+    pub(super) has_lost_grants: bool,
+}
+
+/// The answer to a batch that was not applied.
+impl From<Pushed> for BatchAnswer {
+    fn from(pushed: Pushed) -> BatchAnswer {
+        BatchAnswer { pushed, living: None, has_lost_grants: false }
+    }
+}
+
+/// Applies a batch, and returns other nodes' changes.
 pub(super) async fn push(
     connected: &Connected,
     recent: &mut Recent,
     shard: &Shard,
     batch: &Batch,
     limit: usize,
-) -> Result<(Pushed, Option<LivingNodes>), CqlFault> {
+) -> Result<BatchAnswer, CqlFault> {
     recent.share.begin();
     let (present, nodes, seen) = try_join3(
         epoch::present(connected, shard),
@@ -141,8 +156,8 @@ pub(super) async fn push(
     )
     .await?;
     let now = match present {
-        None => return Ok((Pushed::NoEpoch, None)),
-        Some((epoch, _)) if epoch != batch.epoch => return Ok((Pushed::OtherEpoch(epoch), None)),
+        None => return Ok(Pushed::NoEpoch.into()),
+        Some((epoch, _)) if epoch != batch.epoch => return Ok(Pushed::OtherEpoch(epoch).into()),
         Some((_, now)) => now,
     };
     let living = batch.lives_for.map(|life| {
@@ -155,8 +170,9 @@ pub(super) async fn push(
     let last = own.map_or(BatchId::NONE, |node| node.progress.last);
     let is_new = batch.id.is_some() && last == batch.previous;
     if !is_new && last != batch.last() {
-        return Ok((batch.misfit(last), None));
+        return Ok(batch.misfit(last).into());
     }
+    let has_lost_grants = has_lost_grants(connected, batch, is_new).await?;
     let progress = batch.id.map(|id| Progress {
         node: batch.node,
         first: own.map_or(id, |node| node.progress.first),
@@ -173,7 +189,7 @@ pub(super) async fn push(
 
     let apply = async {
         match batch.id.filter(|_| is_new) {
-            Some(id) => write(connected, batch, id).await,
+            Some(id) => write(connected, batch, id, has_lost_grants).await,
             None => Ok(()),
         }
     };
@@ -213,7 +229,8 @@ pub(super) async fn push(
     if let Some(position) = from {
         record_node.await.map_err(after_push)?;
         let changes = Changes::Since { counts: Vec::new(), position, has_more: true };
-        return Ok((Pushed::Applied { changes, now }, living));
+        let pushed = Pushed::Applied { changes, now };
+        return Ok(BatchAnswer { pushed, living, has_lost_grants });
     }
     // News of another version that cannot be parsed count as missing.
     let part = news.as_ref().and_then(|news| news.part(limit));
@@ -252,7 +269,34 @@ pub(super) async fn push(
         Some(counts) => Changes::Since { counts, position, has_more },
         None => Changes::Behind { position },
     };
-    Ok((Pushed::Applied { changes, now }, living))
+    Ok(BatchAnswer { pushed: Pushed::Applied { changes, now }, living, has_lost_grants })
+}
+
+/// Returns whether a batch gives hits back that the store has not. A batch that was applied before
+/// may have done so then.
+async fn has_lost_grants(
+    connected: &Connected,
+    batch: &Batch,
+    is_new: bool,
+) -> Result<bool, CqlFault> {
+    let mut refunds: BTreeMap<Changed<'_>, i64> = BTreeMap::new();
+    for diff in &batch.diffs {
+        let sum = refunds.entry((diff.size, diff.window, &*diff.key)).or_default();
+        *sum = sum.saturating_add(diff.diff.thousandths());
+    }
+    refunds.retain(|_, sum| *sum < 0);
+    if batch.grants.is_none() || refunds.is_empty() {
+        return Ok(false);
+    }
+    if !is_new {
+        return Ok(true);
+    }
+    let counters = refunds.keys().copied().collect();
+    let totals = counters::sums(connected, batch.epoch, &counters).await?;
+    let totals: BTreeMap<_, _> = totals.into_iter().collect();
+    Ok(refunds.iter().any(|(counter, sum)| {
+        totals.get(counter).copied().unwrap_or_default().saturating_add(*sum) < 0
+    }))
 }
 
 /// Returns the totals of changed counters.
@@ -273,9 +317,15 @@ async fn sums(
         .collect())
 }
 
-/// Writes the counts of a batch.
-async fn write(connected: &Connected, batch: &Batch, id: BatchId) -> Result<(), CqlFault> {
-    let diffs = batch.diffs.iter();
+/// Writes the counts of a batch, without refunds if the store has lost what they refund.
+async fn write(
+    connected: &Connected,
+    batch: &Batch,
+    id: BatchId,
+    has_lost_grants: bool,
+) -> Result<(), CqlFault> {
+    let is_written = |diff: &&Diff| !has_lost_grants || diff.diff >= Hits::ZERO;
+    let diffs = batch.diffs.iter().filter(is_written);
     let counters = diffs.clone().map(|diff| (diff.size, diff.window, &*diff.key));
     let rows = diffs.map(RowToSet::from);
     let note = record_changes(connected, batch.epoch, (batch.node, id), counters);

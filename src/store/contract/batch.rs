@@ -157,7 +157,8 @@ pub struct Batch {
     pub diffs: Vec<Diff>,
     /// State of the store's charges for reserves, if the store decides about the node's requests.
     /// Diffs below zero then give them back, as far as the store still has them, and never make a
-    /// total negative. `None`: each diff is simply added.
+    /// total negative. A store that cannot bound them counts such a batch as one whose charges are
+    /// [lost](super::strategy::Strategy::has_lost_grants). `None`: each diff is simply added.
     pub grants: Option<Grants>,
     /// Whether listening nodes are notified of the batch, with its totals, since it is urgent. Only
     /// used by a store with a [`channel`](super::strategy::Strategy::channel).

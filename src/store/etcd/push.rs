@@ -76,7 +76,7 @@ impl Push<'_> {
                 let answer = self.session.read(self.reads(asked)).await?;
                 return self.answer(FoundNode::of(answer)?).await;
             }
-            let Some(totals) = sums(&diffs, &found.rest) else {
+            let Some(totals) = sums(self.batch, &diffs, &found.rest) else {
                 return self.give_up(found.head).await;
             };
             let by = (self.batch.node, self.batch.is_news);
@@ -228,9 +228,13 @@ fn diffs(batch: &Batch) -> NewTotals<'_> {
 }
 
 /// Returns the totals after the diffs; `None` if somebody else wrote one of them.
-fn sums<'a>(diffs: &NewTotals<'a>, found: &[KeyValues]) -> Option<NewTotals<'a>> {
+fn sums<'a>(batch: &Batch, diffs: &NewTotals<'a>, found: &[KeyValues]) -> Option<NewTotals<'a>> {
     let totals = diffs.iter().zip(found).map(|((name, (diff, life)), found)| {
-        let total = key::total(found)?.saturating_add(*diff);
+        let before = key::total(found)?;
+        // A refund makes no count negative.
+        let is_refund = batch.grants.is_some() && *diff < 0;
+        let least = if is_refund { before.min(0) } else { -MAX_TOTAL };
+        let total = before.saturating_add(*diff).max(least);
         Some((*name, (total.clamp(-MAX_TOTAL, MAX_TOTAL), *life)))
     });
     totals.collect()

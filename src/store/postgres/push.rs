@@ -48,6 +48,7 @@ pub(super) async fn push(
     let (epoch, node) = (batch.epoch.0.get().cast_signed(), batch.node.to_string());
     let (id, previous) = (id.0.cast_signed(), batch.previous.0.cast_signed());
     let told = told::number(batch.epoch, batch.node).to_string();
+    let refunds = batch.grants.is_some();
     let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![
         &epoch,
         &node,
@@ -61,6 +62,7 @@ pub(super) async fn push(
         &id,
         &previous,
         &diffs.node_life,
+        &refunds,
     ];
     if let Some(silence) = &silence {
         parameters.extend::<[&(dyn ToSql + Sync); 2]>([&told, silence]);

@@ -2,7 +2,7 @@
 -- count.sql follows, with its parameters; after them come
 --
 -- $8 namespace, $9 shard, $10 the batch's id, $11 that of the batch before it, 0 if it is the first,
--- $12 milliseconds for which the node is remembered
+-- $12 milliseconds for which the node is remembered, $13 whether diffs below zero are refunds
 --
 -- A batch that arrives while the same one is being applied waits for the node's row, and then finds
 -- its own id there.
@@ -18,5 +18,5 @@ WITH accepted AS (
     ON CONFLICT (epoch, node) DO UPDATE
     SET number = excluded.number, expires_at = greatest(node.expires_at, excluded.expires_at)
     WHERE node.number = $11
-    RETURNING epoch
+    RETURNING epoch, $13::boolean AS refunds
 ),

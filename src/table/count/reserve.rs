@@ -299,6 +299,30 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
+    /// Gives up the counters in `part` of which more was given back than was counted. In a store with
+    /// absolute counts, such a counter can only begin again: its count includes hits of charges that
+    /// the store has lost. To be called after the reserves were voided.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`]; the next holder repeats all of it.
+    pub fn give_up_given_back<'p>(
+        &self,
+        part: impl Into<Part<'p>>,
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
+        let part = part.into();
+        for counter in self.occupants() {
+            let is_below_zero = || counter.slot.local.iter().any(|it| load(it).hits() < Hits::ZERO);
+            if counter.meta.is_synced() && is_below_zero() && self.is_in(part, counter, false) {
+                confirm(is_held)?;
+                // If another worker has taken over, the slot has another generation.
+                self.give_up(counter);
+            }
+        }
+        Ok(())
+    }
+
     fn occupants(&self) -> impl Iterator<Item = Occupant<'m>> {
         let slots = (0..self.slot_count()).map_while(|index| self.slot_at(index));
         slots.map(Occupant::of)

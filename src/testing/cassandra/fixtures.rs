@@ -167,6 +167,10 @@ impl Strategy for OfTest {
         self.store.living()
     }
 
+    fn has_lost_grants(&self) -> bool {
+        self.store.has_lost_grants()
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,

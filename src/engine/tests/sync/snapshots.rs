@@ -94,6 +94,28 @@ fn a_counter_that_was_evicted_begins_a_row_of_its_own() {
     assert_eq!(node.rate(b"a"), hits(7));
 }
 
+#[test]
+fn hits_that_were_given_back_to_a_lost_store_are_not_given_back_to_the_next_one() {
+    let (store, nodes) = cluster(1);
+    let node = &nodes[0];
+    let (table, counter) = (&node.shared.table, node.namespace.counter(size()).synced(true));
+    let give_back = |value| {
+        assert!(table.give_back(&counter, table.key(b"a"), T / SIZE, hits(value), node.time));
+    };
+    push(node);
+    give_back(13);
+    push(node);
+    // Not pushed yet.
+    give_back(4);
+    *store[0].borrow_mut() = Rows::empty(T);
+    push(node);
+    // Of hits that the store has charged since.
+    give_back(1);
+    push(node);
+    let name = (size(), T / SIZE, b"a".to_vec());
+    assert_eq!(store[0].borrow().count(&name).total, hits(-1));
+}
+
 /// Under its new identity, its rows under the former one would count twice.
 #[test]
 fn a_clone_takes_another_identity_in_a_new_epoch() {

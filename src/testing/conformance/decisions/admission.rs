@@ -155,6 +155,28 @@ where
     assert_eq!(totals(&counts), pairs(&[("a", 2)]));
 }
 
+/// A store may say instead that it has lost the charges, and give none back.
+pub async fn no_more_is_given_back_than_was_counted<F: Fixture<Store: Decider>>(fixture: &F) {
+    let mut node = Node::join(fixture.connect(), shard("api")).await;
+    let mut other = Node::join(fixture.connect(), shard("api")).await;
+    let steps = [("a", 9, -4, 5), ("b", 9, -10, 0), ("c", 0, -1, 0), ("d", -2, -1, -2)];
+    for (number, (key, counted, diff, total)) in (1..).zip(steps) {
+        other.push(vec![hits(key, counted)]).await;
+        let batch = node.batch(number, vec![hits(key, diff), hits("other", 1)]);
+        let batch = Batch { grants: Some(Grants::None), ..batch };
+        applied(node.send_batch(&batch).await);
+        let is_lost = node.store.has_lost_grants();
+        assert!(!is_lost || counted + diff < 0, "{key}");
+        let total = if is_lost { counted } else { total };
+        // Once, however often it is sent.
+        for _ in 0..2 {
+            assert_eq!(node.total(key.as_bytes()).await.whole(), total, "{key}");
+            assert_eq!(node.total(b"other").await.whole(), number.cast_signed());
+            applied(node.send_batch(&batch).await);
+        }
+    }
+}
+
 pub async fn a_counter_may_have_several_limits<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let question = Question {

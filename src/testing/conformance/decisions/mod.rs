@@ -11,6 +11,7 @@ mod values;
 
 use super::*;
 use crate::policy::algorithm::{Algorithm, Reading, StoredKind, WindowCounts};
+use crate::policy::reserve::Grants;
 use crate::policy::window::UnixMillis;
 use crate::store::contract::decision::{
     Answer, AskedCounter, AskedLimit, Decided, Decider, KeyBytes, Question,
@@ -63,6 +64,7 @@ macro_rules! decision_tests {
             decisions::a_counter_may_have_several_limits,
             decisions::decisions_on_decimals_and_large_counts_are_exact,
             decisions::a_count_that_saturates_harms_no_other,
+            decisions::no_more_is_given_back_than_was_counted,
             decisions::a_shard_without_an_epoch_gets_the_proposed_one,
             decisions::pushes_of_others_count,
             decisions::windows_of_the_calendar_are_those_of_the_stores_clock,
