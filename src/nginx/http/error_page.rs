@@ -8,6 +8,7 @@ use ngx::http::HttpModuleLocationConf as _;
 use ngx::http::NgxHttpCoreModule;
 
 use super::held::{RequestWait, Waiting, WaitingRequests};
+use super::request_bits;
 use crate::broker::Asker;
 use crate::nginx::event_loop::EndOfTurn;
 use crate::nginx::request::Request;
@@ -18,14 +19,13 @@ pub(super) fn is_named(request: &Request<'_>, status: ngx_int_t) -> bool {
     let Some(core) = NgxHttpCoreModule::location_conf(request) else {
         return false;
     };
-    // SAFETY: the request is live. A non-empty `ngx_array_t` has `nelts` elements, which live as
-    // long as the configuration.
+    // nginx makes the same test before it redirects to an error page.
+    if !request_bits::can_redirect_error(request) {
+        return false;
+    }
+    // SAFETY: a non-empty `ngx_array_t` has `nelts` elements, which live as long as the
+    // configuration.
     let pages = unsafe {
-        let raw = request.as_ptr();
-        // nginx makes the same test before it redirects to an error page.
-        if (*raw).error_page() != 0 || (*raw).uri_changes() == 0 {
-            return false;
-        }
         match core.error_pages.as_ref() {
             Some(pages) if pages.nelts > 0 => {
                 core::slice::from_raw_parts(pages.elts.cast::<ngx_http_err_page_t>(), pages.nelts)

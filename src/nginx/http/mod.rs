@@ -19,6 +19,7 @@ mod evaluate;
 pub(super) mod handler;
 pub(super) mod headers;
 pub(super) mod held;
+mod request_bits;
 pub(super) mod reserves;
 mod respond;
 pub(super) mod synchronous;

@@ -9,6 +9,7 @@ use nginx_sys::{
     ngx_pcalloc, ngx_str_t, ngx_table_elt_t,
 };
 
+use super::request_bits;
 use crate::engine::api::{ApiError, MEDIA_TYPE};
 use crate::nginx::request::Request;
 
@@ -90,7 +91,7 @@ pub(super) fn without_body<'r>(
             (*out).content_type = text(content_type);
             (*out).content_type_len = content_type.len();
         }
-        (*request.as_ptr()).set_header_only(1);
+        request_bits::make_header_only(request);
         let sent = ngx_http_send_header(request.as_ptr());
         if sent == NGX_ERROR as ngx_int_t || sent > NGX_OK as ngx_int_t {
             return sent;
@@ -190,12 +191,12 @@ unsafe fn with_chain(
         (*out).content_type_len = media_type.split(';').next().unwrap_or_default().trim_end().len();
         (*out).content_type_lowcase = ptr::null_mut();
         if length == 0 {
-            (*raw).set_header_only(1);
+            request_bits::make_header_only(request);
         }
         let sent = ngx_http_send_header(raw);
         // With NGX_AGAIN the socket is full, and the body is queued behind the header.
         let has_failed = sent == NGX_ERROR as ngx_int_t || sent > NGX_OK as ngx_int_t;
-        if has_failed || (*raw).header_only() != 0 {
+        if has_failed || request_bits::is_header_only(request) {
             return sent;
         }
         ngx_http_output_filter(raw, chain)

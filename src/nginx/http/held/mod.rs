@@ -16,6 +16,7 @@ use nginx_sys::{
     ngx_int_t, ngx_post_event, ngx_posted_events,
 };
 
+use super::request_bits;
 use crate::broker::{Asker, Waiters};
 use crate::nginx::event_loop::OfEventLoop;
 use crate::nginx::request::Request;
@@ -104,14 +105,14 @@ pub(super) fn stay(request: &Request<'_>) {
 /// Makes nginx detect that the client has closed the connection. Returns the read handler that this
 /// replaces; `None` if it replaces none.
 fn watch_client(request: &Request<'_>) -> Option<ngx_http_event_handler_pt> {
+    // While nginx discards the body, its read handler must stay; that one detects a closed
+    // connection too.
+    if request_bits::discards_body(request) {
+        return None;
+    }
     let request = request.as_ptr();
     // SAFETY: the request is live.
     unsafe {
-        // While nginx discards the body, its read handler must stay; that one detects a closed
-        // connection too.
-        if (*request).discard_body() != 0 {
-            return None;
-        }
         let before = (*request).read_event_handler;
         (*request).read_event_handler = Some(ngx_http_test_reading);
         Some(before)
