@@ -223,6 +223,8 @@ for my $sync_rate ('0.1', 0) {
         is("@limited", '200 200 200 200 200 429', 'a client is exhausted on B');
         eventually(sub { $store->total(api => 'client') }, 5, 'Redis knows');
         my $epoch = $store->cli(HGET => 'rl:{api:0}', 'epoch');
+        # Only a store that A has reached can be back.
+        $a->wait_for('the first connection', sub { $a->hit(ask => 'client'); $a->logged(TwoNodes::connected()) });
         $b->stop;
         $store->stop;
         $a->wait_for('an [error]', sub { $a->hit(hit => 'client'); $a->logged($lost) });

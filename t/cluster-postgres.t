@@ -36,7 +36,7 @@ subtest 'a server that is read-only for a time' => sub {
     $store->sql('SELECT pg_reload_conf()');
     $_->hit(hit => 'k') for @nodes;
     for my $node (@nodes) {
-        my $message = qr/$lost.*refuses for now \(it is a read-only replica\)/;
+        my $message = qr/$lost.*\(it is a read-only replica\)/;
         $node->wait_for('an [error]', sub { $node->logged($message) });
     }
     $store->sql($_)

@@ -20,7 +20,7 @@ $node->start(
     rules => {
         hit   => 'limit=1/366d window=fixed',
         named => q{limit=1/366d window=fixed name=login key=$http_user_agent counter=agent},
-        slow  => 'rate=100/1s burst=5 delay=all counter=slow',
+        slow  => 'rate=2/1s burst=5 delay=all counter=slow',
     },
     server => q{
         set_real_ip_from 127.0.0.1;

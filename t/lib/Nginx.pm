@@ -14,6 +14,8 @@ use IO::Socket::INET;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
+use constant TOO_LONG => "waited too long\n";
+
 our @EXPORT_OK = qw($binary http2 wait_until);
 
 our $binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
@@ -223,14 +225,14 @@ sub give_up {
 
 sub wait_for {
     my ($self, $what, $condition) = @_;
-    eval { wait_until(60, $condition) } or $self->give_up("waited too long for $what");
+    eval { wait_until(60, $condition) } or $self->give_up($@ eq TOO_LONG ? "waited too long for $what" : $@);
 }
 
 sub wait_until {
     my ($seconds, $condition) = @_;
     my $deadline = time + $seconds;
     until ($condition->()) {
-        die "waited too long\n" if time > $deadline;
+        die TOO_LONG if time > $deadline;
         sleep 0.01;
     }
     return 1;

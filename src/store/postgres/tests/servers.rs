@@ -11,13 +11,13 @@ fn an_error_names_a_server_of_another_protocol() {
     let redis_server = crate::testing::redis::Server::start(&[]);
     let missing = ServerAddress::Unix("/nonexistent/socket".into());
     let (mut options, own) = options(&[missing.clone(), http.clone(), redis_server.tcp()], PUBLIC);
-    options.connect_timeout = Duration::from_millis(300);
+    options.connect_timeout = Duration::from_secs(3);
     let servers = [missing, http, redis_server.tcp()];
     let causes = [
         "No such file or directory (os error 2)",
         "it does not speak the PostgreSQL protocol, but says \"HTTP/1.1 400 Bad Request\"",
         // The server waits for more.
-        "no connection within 300 ms; does it speak the PostgreSQL protocol, without TLS?",
+        "no connection within 3000 ms; does it speak the PostgreSQL protocol, without TLS?",
     ];
     let pairs = servers.iter().zip(causes);
     let each = pairs.map(|(server, cause)| format!("{server} cannot be reached ({cause})"));
