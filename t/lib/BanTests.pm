@@ -32,6 +32,9 @@ sub ban_tests {
             $a->wait_for('the store', sub { $a->status(ask => 'reached') eq 'PASSED' });
             $a->hit(hit => 'k') for 1 .. 4;
             is(bans($a), 1, 'a node bans');
+            # Otherwise, the other node could learn them later than the ban, and ban the key once more.
+            my $known = sub { written($_, 'POST', 'sync') for $a, $b; return $b->rate(ask => 'k') };
+            eventually($known, 3, 'the other node knows the hits');
             # The limit has room again, but the ban stays.
             written($a, 'DELETE', 'keys/k');
             eventually(sub { $b->rate(ask => 'k') }, 0, 'the count is zero');
