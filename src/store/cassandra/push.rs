@@ -279,13 +279,12 @@ async fn has_lost_grants(
     batch: &Batch,
     is_new: bool,
 ) -> Result<bool, CqlFault> {
-    let mut refunds: BTreeMap<Changed<'_>, i64> = BTreeMap::new();
-    for diff in &batch.diffs {
-        let sum = refunds.entry((diff.size, diff.window, &*diff.key)).or_default();
-        *sum = sum.saturating_add(diff.diff.thousandths());
+    if batch.grants.is_none() {
+        return Ok(false);
     }
-    refunds.retain(|_, sum| *sum < 0);
-    if batch.grants.is_none() || refunds.is_empty() {
+    let mut refunds = batch.sums();
+    refunds.retain(|_, (sum, _)| *sum < 0);
+    if refunds.is_empty() {
         return Ok(false);
     }
     if !is_new {
@@ -294,7 +293,7 @@ async fn has_lost_grants(
     let counters = refunds.keys().copied().collect();
     let totals = counters::sums(connected, batch.epoch, &counters).await?;
     let totals: BTreeMap<_, _> = totals.into_iter().collect();
-    Ok(refunds.iter().any(|(counter, sum)| {
+    Ok(refunds.iter().any(|(counter, (sum, _))| {
         totals.get(counter).copied().unwrap_or_default().saturating_add(*sum) < 0
     }))
 }

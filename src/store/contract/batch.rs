@@ -4,6 +4,7 @@ use core::fmt;
 use core::hash::BuildHasher as _;
 use core::num::NonZeroU64;
 use core::time::Duration;
+use std::collections::BTreeMap;
 use std::hash::RandomState;
 
 use crate::policy::hits::Hits;
@@ -184,6 +185,18 @@ impl Batch {
     pub fn life(&self) -> Duration {
         let lives = self.diffs.iter().map(|diff| diff.expires_in);
         lives.max().unwrap_or_default()
+    }
+
+    /// Returns the sum of the diffs of each counter, by the size and number of its window and its key: in thousandths,
+    /// with the longest time for which one of them matters.
+    pub fn sums(&self) -> BTreeMap<(WindowSize, u64, &[u8]), (i64, Duration)> {
+        let mut sums: BTreeMap<_, (i64, Duration)> = BTreeMap::new();
+        for diff in &self.diffs {
+            let (sum, life) = sums.entry((diff.size, diff.window, &*diff.key)).or_default();
+            *sum = sum.saturating_add(diff.diff.thousandths());
+            *life = diff.expires_in.max(*life);
+        }
+        sums
     }
 
     /// Returns the last batch of the node that the store has after

@@ -61,7 +61,7 @@ impl Push<'_> {
             let answer = self.session.read(self.reads(asked)).await?;
             return self.answer(FoundNode::of(answer)?).await;
         }
-        let diffs = diffs(self.batch);
+        let diffs = self.batch.sums();
         let counters =
             diffs.keys().map(|(size, window, key)| self.keys.counter(*size, *window, key));
         let read = self.reads(counters.map(get));
@@ -214,17 +214,6 @@ impl Push<'_> {
         let position = Head { number: last.unwrap_or(head.number), ..head }.position();
         Ok(Changes::Since { counts: counts.collect(), position, has_more })
     }
-}
-
-/// Returns the diffs, each counter once.
-fn diffs(batch: &Batch) -> NewTotals<'_> {
-    let mut diffs = NewTotals::new();
-    for diff in &batch.diffs {
-        let (sum, life) = diffs.entry((diff.size, diff.window, &*diff.key)).or_default();
-        *sum = sum.saturating_add(diff.diff.thousandths());
-        *life = diff.expires_in.max(*life);
-    }
-    diffs
 }
 
 /// Returns the totals after the diffs; `None` if somebody else wrote one of them.
