@@ -290,11 +290,8 @@ impl<'m> CounterTable<'m> {
         part: impl Into<Part<'p>>,
         is_held: IsHeld<'_>,
     ) -> Result<(), LeaseLost> {
-        let part = part.into();
-        for counter in self.occupants() {
-            if counter.meta.is_synced() && self.is_in(part, counter, false) {
-                self.withhold(counter, is_held)?;
-            }
+        for counter in self.synced_in(part.into()) {
+            self.withhold(counter, is_held)?;
         }
         Ok(())
     }
@@ -311,16 +308,18 @@ impl<'m> CounterTable<'m> {
         part: impl Into<Part<'p>>,
         is_held: IsHeld<'_>,
     ) -> Result<(), LeaseLost> {
-        let part = part.into();
-        for counter in self.occupants() {
-            let is_below_zero = || counter.slot.local.iter().any(|it| load(it).hits() < Hits::ZERO);
-            if counter.meta.is_synced() && is_below_zero() && self.is_in(part, counter, false) {
+        for counter in self.synced_in(part.into()) {
+            if counter.slot.local.iter().any(|it| load(it).hits() < Hits::ZERO) {
                 confirm(is_held)?;
                 // If another worker has taken over, the slot has another generation.
                 self.give_up(counter);
             }
         }
         Ok(())
+    }
+
+    fn synced_in<'t>(&'t self, part: Part<'t>) -> impl Iterator<Item = Occupant<'m>> + use<'t, 'm> {
+        self.occupants().filter(move |it| it.meta.is_synced() && self.is_in(part, *it, false))
     }
 
     fn occupants(&self) -> impl Iterator<Item = Occupant<'m>> {
