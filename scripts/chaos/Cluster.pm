@@ -7,12 +7,12 @@ use warnings;
 
 use List::Util qw(sum0);
 use Load;
-use Clock;
 use Requests;
 use Node;
 use NodeFaults;
 use Plan;
 use Postgres;
+use Preload;
 use Proxy;
 use Redis;
 use Shape;
@@ -63,7 +63,7 @@ sub new {
     for my $number ($self->numbers) {
         $self->{node}{$number} = Node->new($number => $port++);
         $self->{node}{$number}{module} = $ENV{TEST_NGINX_LOAD_MODULES};
-        $self->{clock}{$number} = Clock->new($number);
+        $self->{clock}{$number} = Preload->new('shift_clock');
         $self->{shape}{$number} = $self->usual_shape;
     }
     my @proxied = $self->{store}->has_way ? $self->numbers : ();
@@ -128,7 +128,8 @@ sub make_alike {
     $self->settle;
 }
 
-sub set_clock { my ($self, $number, $offset) = @_; $self->{clock}{$number}->set($offset) }
+# Sets the offset of a node's clock from the right time, in seconds.
+sub set_clock { my ($self, $number, $offset) = @_; $self->{clock}{$number}->order(1e6 * $offset) }
 
 # The time, in seconds, for which a node that ends pushes its remaining hits.
 my %last_push = (QUIT => 2, TERM => 1);

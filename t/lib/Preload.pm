@@ -6,19 +6,25 @@ package Preload;
 use strict;
 use warnings;
 
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
 use File::Temp qw(tempdir);
-use FindBin;
 
-# Compiles lib/NAME.c. The environment variable with the name in capitals has the path of the file of numbers.
+my $sources = abs_path(dirname(__FILE__));
+my $dir     = tempdir('preload-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+my $files   = 0;
+
+# Workers may run as another user.
+chmod 0755, $dir;
+
+# Compiles NAME.c, which is beside this file. The environment variable with the name in capitals has the path of the file
+# of numbers.
 sub new {
     my ($class, $name) = @_;
-    my $dir  = tempdir('preload-XXXXXX', TMPDIR => 1, CLEANUP => 1);
-    my $self = bless {library => "$dir/$name.so", numbers => "$dir/numbers", variable => uc $name}, $class;
-    system('cc', '-O1', '-shared', '-fPIC', '-o', $self->{library}, "$FindBin::Bin/lib/$name.c", '-ldl') == 0
+    my $self = bless {library => "$dir/$name.so", numbers => "$dir/numbers-" . ++$files, variable => uc $name}, $class;
+    -e $self->{library} or system('cc', '-O1', '-shared', '-fPIC', '-o', $self->{library}, "$sources/$name.c", '-ldl') == 0
         or die "cc fails\n";
     open $self->{file}, '+>', $self->{numbers} or die "cannot write: $!\n";
-    # Workers may run as another user.
-    chmod 0755, $dir;
     chmod 0666, $self->{numbers};
     $self->order(0);
     return $self;

@@ -1,4 +1,7 @@
-/* Preloaded into an nginx, adds the microseconds in the file SHIFT_CLOCK to its real-time clock: see Clock.pm. */
+/*
+ * The calls that read a clock, for libraries that are preloaded into nginx (lib/Preload.pm). Each defines
+ * `clock_gettime`, which the other calls use, and a constructor that calls `find_clock`.
+ */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -10,32 +13,27 @@
 #include <time.h>
 #include <unistd.h>
 
-static volatile int64_t *microseconds;
+/* The number that a test has written to the file; NULL without a file. */
+static volatile int64_t *order;
 static int (*libc_clock_gettime)(clockid_t clock, struct timespec *time);
 
-__attribute__((constructor)) static void begin(void) {
-    const char *name = getenv("SHIFT_CLOCK");
+/* Finds libc's clock, and the file that this variable of the environment names. */
+static void find_clock(const char *variable) {
+    const char *name = getenv(variable);
     int file = name ? open(name, O_RDONLY) : -1;
 
     libc_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
     if (file >= 0) {
-        void *map = mmap(NULL, sizeof *microseconds, PROT_READ, MAP_SHARED, file, 0);
+        void *map = mmap(NULL, sizeof *order, PROT_READ, MAP_SHARED, file, 0);
         if (map != MAP_FAILED) {
-            microseconds = map;
+            order = map;
         }
         close(file);
     }
 }
 
-int clock_gettime(clockid_t clock, struct timespec *time) {
-    int result = libc_clock_gettime(clock, time);
-
-    if (result == 0 && microseconds != NULL && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
-        int64_t shifted = time->tv_sec * INT64_C(1000000) + time->tv_nsec / 1000 + *microseconds;
-        time->tv_nsec = shifted % 1000000 * 1000 + time->tv_nsec % 1000;
-        time->tv_sec = shifted / 1000000;
-    }
-    return result;
+static int is_real_time(clockid_t clock) {
+    return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
 }
 
 int gettimeofday(struct timeval *time, void *zone) {
