@@ -166,16 +166,12 @@ case $store in
     redis | cluster) need_store_packages postgres ;;
     *) need_store_packages redis ;;
 esac
-if [ -z "${NGINX_BINARY:-}" ]; then
-    "$root/scripts/build.sh"
-    NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
-    NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so
-fi
+need_module release
 [ -z "$older" ] || NGINX_OLDER_MODULE=$(build_older "$older")
 ports=$((3 * nodes + 10))
 PORT=${PORT:-$(free_ports $((17000 + RANDOM % (960 / ports) * ports)) 17999 $ports)}
 
 say "$store, $nodes nodes, seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
     "$(server_version)"
-export NGINX_OLDER_MODULE=${NGINX_OLDER_MODULE:-} PORT TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=${NGINX_MODULE:-}
+export NGINX_OLDER_MODULE=${NGINX_OLDER_MODULE:-} PORT
 exec perl "${chaos[@]}"

@@ -144,11 +144,7 @@ if [ -n "$library" ]; then
     exec scripts/converge/library.pl "$(realpath "${CARGO_TARGET_DIR:-target}")/release/examples/converge" "$store" "$json" \
         "$library" "$seed" "$windows" "$limit" "$algorithm" "${loads[@]}"
 fi
-if [ -z "${NGINX_BINARY:-}" ]; then
-    scripts/build.sh
-    NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
-    NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-target}")/release/lib$name.so
-fi
+need_module release
 build converge
 converge=(scripts/converge/converge.pl "$built" "$NGINX_BINARY" "$NGINX_MODULE"
     "$store" "$seed" "$nodes")

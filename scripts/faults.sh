@@ -40,12 +40,6 @@ done
 
 need_packages perl
 need_store_packages "$store"
-if [ -z "${NGINX_BINARY:-}" ]; then
-    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target/fail-points} RATELIMIT_PROFILE=checked RATELIMIT_FAIL_POINTS=1
-    "$root/scripts/build.sh"
-    NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
-    NGINX_MODULE=$(realpath "$CARGO_TARGET_DIR")/checked/lib$name.so
-fi
-unset RATELIMIT_FAIL_POINTS
-export PORT=${PORT:-20100} TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=${NGINX_MODULE:-}
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target/fail-points} RATELIMIT_FAIL_POINTS=1 need_module checked
+export PORT=${PORT:-20100}
 exec perl "$root/scripts/faults/faults.pl" "$root" "$store" "$seed" "$sample" "${points[@]}"

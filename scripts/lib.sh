@@ -230,6 +230,18 @@ build_for_crate_nginx() {
     printf '%s\n' "$target/release/lib$name.so"
 }
 
+# need_module PROFILE: builds the module with this profile of Cargo.toml for the installed nginx, unless NGINX_BINARY is
+# set. Sets NGINX_BINARY and NGINX_MODULE, and the variables by which t/lib/ knows them.
+need_module() {
+    if [ -z "${NGINX_BINARY:-}" ]; then
+        RATELIMIT_PROFILE=$1 "$root/scripts/build.sh"
+        NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
+        NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/$1/lib$name.so
+    fi
+    NGINX_MODULE=${NGINX_MODULE:-}
+    export TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=$NGINX_MODULE
+}
+
 # nginx_prefix DIR [MODULE.so]: turns DIR into a prefix (nginx -p) for the files in nginx-conf/.
 nginx_prefix() {
     mkdir -p "$1/html" "$1/logs" "$1/modules"

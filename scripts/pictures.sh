@@ -11,15 +11,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 [ $# -le 1 ] || die "usage: scripts/pictures.sh [SECONDS]"
 need_packages perl redis-server chromium-headless-shell fonts-inter pngquant
-if [ -z "${NGINX_BINARY:-}" ]; then
-    RATELIMIT_PROFILE=fast RATELIMIT_WITHOUT_CASSANDRA=yes "$root/scripts/build.sh"
-    NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
-    NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/fast/lib$name.so
-fi
+RATELIMIT_WITHOUT_CASSANDRA=yes need_module fast
 cd "$root"
 mkdir -p docs/live-page
-TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=$NGINX_MODULE TZ=UTC \
-    perl -It/lib scripts/pictures/take.pl "${PORT:-22480}" "${1:-200}" docs/live-page
+TZ=UTC perl -It/lib scripts/pictures/take.pl "${PORT:-22480}" "${1:-200}" docs/live-page
 for picture in docs/live-page/*.png; do
     pngquant --force --speed 1 --strip --output "$picture" 128 "$picture"
     say "$picture: $(($(stat -c %s "$picture") / 1024)) kB"

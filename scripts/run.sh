@@ -30,12 +30,8 @@ done
 
 need_packages curl
 [ -z "$cluster" ] || need_packages redis-server
-if [ -z "${NGINX_BINARY:-}" ]; then
-    # Takes a third of the time of a release build.
-    RATELIMIT_PROFILE=fast RATELIMIT_WITHOUT_CASSANDRA=yes "$root/scripts/build.sh"
-    NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
-    NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/fast/lib$name.so
-fi
+# Takes a third of the time of a release build.
+RATELIMIT_WITHOUT_CASSANDRA=yes need_module fast
 if [ -n "${PORT:-}" ]; then
     ! port_in_use "$PORT" || die "port $PORT is in use: set PORT to another"
 else
@@ -73,8 +69,8 @@ wait_for_port() {
 start_node() {
     local own=$prefix/$2 conf=$prefix/$2/$1 port=$2
     local edits=(-e "s/listen 8080;/listen $2;/" ${3:+-e "$3"})
-    nginx_prefix "$own" "${NGINX_MODULE:-}"
-    [ -n "${NGINX_MODULE:-}" ] || edits+=(-e '/^load_module /d')
+    nginx_prefix "$own" "$NGINX_MODULE"
+    [ -n "$NGINX_MODULE" ] || edits+=(-e '/^load_module /d')
     sed "${edits[@]}" "$root/nginx-conf/$1" >"$conf"
     say "starting nginx $(nginx_binary_version "$NGINX_BINARY") on port $port with nginx-conf/$1"
     nginx_test "$NGINX_BINARY" "$own" "$conf" || die "nginx does not accept the configuration"

@@ -21,10 +21,6 @@ stores=(redis postgres cassandra)
 
 need_packages perl wrk
 for store in "${stores[@]}"; do need_store_packages "$store"; done
-if [ -z "${NGINX_BINARY:-}" ]; then
-    "$root/scripts/build.sh"
-    NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
-    NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so
-fi
-export PORT=${PORT:-20000} TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=${NGINX_MODULE:-}
+need_module release
+export PORT=${PORT:-20000}
 exec perl "$root/scripts/soak/soak.pl" "${1:-24}" "$root/target/soak.tsv" "${stores[@]}"
