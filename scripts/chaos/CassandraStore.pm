@@ -31,6 +31,7 @@ END {
 sub kinds {
     my %all   = (takes => \&Plan::store);
     my %aside = (takes => sub { ('store shared') });
+    my ($launch, $kill) = (sub { $_[0]->start }, sub { $_[0]->launch('kill') });
     # A start takes long, and no other fault is undone meanwhile: a stopped worker would delay
     # clients.
     my %start = (takes => sub { (Plan::store(), map {"workers $_ shared"} 1 .. 3) });
@@ -47,29 +48,16 @@ sub kinds {
         'restart empty' => {
             %start, weight => 1, rounds => 'losing', hold => [0.1, 1],
             begin => sub { $_[0]->launch('kill'); system(qw(rm -rf), "$_[0]{dir}/data") },
-            undo  => sub { $_[0]->start },
+            undo  => $launch,
         },
-        # The store is stopped and copied, and continues later from the copy.
         'restart old' => {
             %start, weight => 1, rounds => 'losing', hold => [0.5, 2],
-            begin => sub {
-                my ($self) = @_;
-                $self->launch('kill');
-                $self->replace('data', 'copy', 'cp', '-a');
-                $self->start;
-            },
-            undo => sub {
-                my ($self) = @_;
-                $self->launch('kill');
-                $self->replace('copy', 'data', 'mv');
-                $self->start;
-            },
+            Plan::old_copy($launch, $kill, $kill),
         },
         # The store has all that it has acknowledged.
         'crash' => {
             %start, weight => 3, rounds => 'keeping', hold => [0.1, 1.5],
-            begin => sub { $_[0]->launch('kill') },
-            undo  => sub { $_[0]->start },
+            begin => $kill, undo => $launch,
         },
         'stop store' => {
             %all, weight => 5, rounds => 'both', hold => [0.1, 2.5],
@@ -120,14 +108,6 @@ sub signal {
     my ($self, $signal) = @_;
     open my $file, '<', "$self->{dir}/pid" or die "no pid: $!\n";
     CORE::kill($signal, <$file> + 0);
-}
-
-# Exchanges two directories, with a command.
-sub replace {
-    my ($self, $from, $to, @command) = @_;
-    my $dir = $self->{dir};
-    system(qw(rm -rf), "$dir/$to") == 0 && system(@command, "$dir/$from", "$dir/$to") == 0
-        or die "cannot @command $dir/$from\n";
 }
 
 # Returns the rows of a query; see Cql.pm.

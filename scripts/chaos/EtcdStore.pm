@@ -12,28 +12,17 @@ use Plan;
 sub kinds {
     my %all   = (takes => \&Plan::store);
     my %aside = (takes => sub { ('store shared') });
+    my ($start, $kill) = (sub { $_[0]->start }, sub { $_[0]{server}->kill });
     return (
         # All nodes restore an empty store, which could hide earlier losses, so these are rare.
         'restart empty' => {
             %all, weight => 2, rounds => 'losing', hold => [0.1, 1.5],
-            begin => sub { $_[0]{server}->kill },
+            begin => $kill,
             undo  => sub { $_[0]{server}{keeps} = 0; $_[0]->start },
         },
-        # The store is stopped and copied, and continues later from the copy.
         'restart old' => {
             %all, weight => 3, rounds => 'losing', hold => [0.5, 2],
-            begin => sub {
-                my ($self) = @_;
-                $self->{server}->kill;
-                $self->replace('data', 'copy', 'cp', '-a');
-                $self->start;
-            },
-            undo => sub {
-                my ($self) = @_;
-                $self->{server}->kill;
-                $self->replace('copy', 'data', 'mv');
-                $self->start;
-            },
+            Plan::old_copy($start, $kill, $kill),
         },
         'delete all' => {
             %all, weight => 1, rounds => 'losing',
@@ -46,8 +35,7 @@ sub kinds {
         # The store has all that it has acknowledged.
         'crash' => {
             %all, weight => 5, rounds => 'keeping', hold => [0.1, 1.5],
-            begin => sub { $_[0]{server}->kill },
-            undo  => sub { $_[0]->start },
+            begin => $kill, undo => $start,
         },
         'stop store' => {
             %all, weight => 5, rounds => 'both', hold => [0.1, 2.5],
@@ -125,14 +113,6 @@ sub alarm {
     my ($self, $action) = @_;
     my $member = $self->{server}->ask('maintenance/status', {})->{header}{member_id};
     $self->{server}->ask('maintenance/alarm', {action => $action, memberID => $member, alarm => 'NOSPACE'});
-}
-
-# Exchanges two directories, with a command.
-sub replace {
-    my ($self, $from, $to, @command) = @_;
-    my $dir = $self->{server}{dir};
-    system(qw(rm -rf), "$dir/$to") == 0 && system(@command, "$dir/$from", "$dir/$to") == 0
-        or die "cannot @command $dir/$from\n";
 }
 
 1;

@@ -66,6 +66,23 @@ sub whole {
     return ('store', map {"$_ $fault->{node}"} qw(net workers conf));
 }
 
+# Returns the functions of a fault after which a store is as it once was: it is stopped and copied, and later it is killed
+# and continues from the copy. The arguments are functions that start, stop and kill it.
+sub old_copy {
+    my ($start, $stop, $kill) = @_;
+    my $replace = sub {
+        my ($store, $from, $to, @command) = @_;
+        my $dir = ($store->{server} // $store)->{dir};
+        system(qw(rm -rf), "$dir/$to") == 0 && system(@command, "$dir/$from", "$dir/$to") == 0
+            or die "cannot @command $dir/$from\n";
+        $start->($store);
+    };
+    return (
+        begin => sub { my ($store) = @_; $stop->($store); $replace->($store, 'data', 'copy', 'cp', '-a') },
+        undo  => sub { my ($store) = @_; $kill->($store); $replace->($store, 'copy', 'data', 'mv') },
+    );
+}
+
 # One node or, more rarely, all.
 sub some_nodes {
     my ($plan) = @_;

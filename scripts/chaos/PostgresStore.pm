@@ -32,34 +32,22 @@ my %LOCKS = (
 sub kinds {
     my %all   = (takes => \&Plan::store);
     my %aside = (takes => sub { ('store shared') });
+    my ($start, $stop, $kill) = map { my $method = $_; sub { $_[0]{server}->$method } } qw(start stop kill);
     return (
         # All nodes restore an empty store, which could hide earlier losses, so this is rare, except
         # for crashes, which also end running statements.
         'crash' => {
             %all, weight => 3, rounds => 'losing', hold => [0.1, 1.5],
-            begin => sub { $_[0]{server}->kill },
-            undo  => sub { $_[0]{server}->start },
+            begin => $kill, undo => $start,
         },
         # Postgres then ends all other processes, too, and continues without unlogged data.
         'kill backend' => {
             %all, weight => 2, rounds => 'losing', draw => \&a_backend,
             begin => sub { my ($self, $fault) = @_; kill KILL => $self->backend($fault) },
         },
-        # The store is stopped and copied, and continues later from the copy.
         'restart old' => {
             %all, weight => 3, rounds => 'losing', hold => [0.5, 2],
-            begin => sub {
-                my ($self) = @_;
-                $self->{server}->stop;
-                replace("$self->{server}{dir}/data", "$self->{server}{dir}/copy", 'cp', '-a');
-                $self->{server}->start;
-            },
-            undo => sub {
-                my ($self) = @_;
-                $self->{server}->kill;
-                replace("$self->{server}{dir}/copy", "$self->{server}{dir}/data", 'mv');
-                $self->{server}->start;
-            },
+            Plan::old_copy($start, $stop, $kill),
         },
         'truncate' => {
             %all, weight => 1, rounds => 'losing',
@@ -75,8 +63,7 @@ sub kinds {
         },
         'restart' => {
             %all, weight => 5, rounds => 'keeping', hold => [0.1, 1.5],
-            begin => sub { $_[0]{server}->stop },
-            undo  => sub { $_[0]{server}->start },
+            begin => $stop, undo => $start,
         },
         'stop store' => {
             %all, weight => 4, rounds => 'both', hold => [0.1, 2.5],
@@ -217,13 +204,6 @@ sub open_transaction {
         die $@ if $@ !~ /does not exist/;
         sub { };
     };
-}
-
-# Exchanges two directories, with a command.
-sub replace {
-    my ($from, $to, @command) = @_;
-    system(qw(rm -rf), $to) == 0 && system(@command, $from, $to) == 0
-        or die "cannot @command $from\n";
 }
 
 1;
