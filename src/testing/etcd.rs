@@ -130,6 +130,8 @@ fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
         .args(["--advertise-client-urls", &clients, "--listen-peer-urls", &peers])
         .args(["--initial-advertise-peer-urls", &peers])
         .args(["--initial-cluster", &format!("default={peers}")])
+        // The only member elects itself at once.
+        .args(["--heartbeat-interval", "10", "--election-timeout", "50"])
         .args(arguments.iter().filter(|it| *it != WITH_SOCKET))
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())

@@ -89,7 +89,9 @@ sub start {
         exec 'etcd', '--data-dir', "$self->{dir}/data", '--listen-client-urls', $clients, '--advertise-client-urls', $clients,
             '--listen-peer-urls', $peers, '--initial-advertise-peer-urls', $peers, '--initial-cluster', "default=$peers",
             # A password is checked in less than a millisecond.
-            '--bcrypt-cost', '4'
+            '--bcrypt-cost', '4',
+            # The only member elects itself at once.
+            '--heartbeat-interval', '10', '--election-timeout', '50'
             or die;
     }
     $self->{pid} = $pid;
