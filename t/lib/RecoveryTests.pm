@@ -213,8 +213,9 @@ sub recovery_tests {
     for my $signal (qw(QUIT TERM)) {
         subtest "$signal pushes what is left" => sub {
             my $count = $signal eq 'TERM' && $store->can('second') ? $store->second : 2000;
-            my @keys  = map {"key-$_"} 1 .. $count;
             pushes_all($signal, 'all is there', sub {
+                my ($time) = @_;
+                my @keys = map {"key-$_"} 1 .. $count / $time;
                 $store->be_empty;
                 $_->start(conf(sync_rate => '10m')) for @nodes;
                 $_->wait_for_first_sync             for @nodes;
