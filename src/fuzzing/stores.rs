@@ -52,6 +52,12 @@ pub fn postgres(data: &[u8]) {
     run(data, &settings);
 }
 
+/// Uses a memcached.
+#[cfg(feature = "memcached")]
+pub fn memcached(data: &[u8]) {
+    run(data, &[("strategy", "memcached"), ("username", "joe"), ("password", "s3cret")]);
+}
+
 /// Uses an etcd.
 #[cfg(feature = "etcd")]
 pub fn etcd(data: &[u8]) {

@@ -6,7 +6,9 @@
 //! - `decide`: decisions that this side computes
 //! - [`net`]: connections to servers
 //! - [`settings`]: settings of all kinds of datastores
-//! - `redis`: Redis and Valkey; `postgres`: PostgreSQL; `cassandra`: Apache Cassandra; `etcd`: etcd
+//! - `keyed`: parts of stores that only read and write values of keys
+//! - `redis`: Redis and Valkey; `postgres`: PostgreSQL; `cassandra`: Apache Cassandra; `memcached`: memcached;
+//!   `etcd`: etcd
 //!
 //! [`registry`] lists the kinds of datastores, [`block`] reads a `ratelimit_store` block, and
 //! [`retry`] has the pauses before a failed store is tried again.
@@ -20,6 +22,10 @@ pub mod contract;
 mod decide;
 #[cfg(all(feature = "etcd", not(loom)))]
 pub mod etcd;
+#[cfg(all(any(feature = "etcd", feature = "memcached"), not(loom)))]
+mod keyed;
+#[cfg(all(feature = "memcached", not(loom)))]
+pub mod memcached;
 pub mod net;
 #[cfg(all(feature = "postgres", not(loom)))]
 pub mod postgres;

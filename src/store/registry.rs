@@ -13,6 +13,8 @@ use super::contract::options::StoreOptions;
 use super::contract::strategy::Strategy;
 #[cfg(feature = "etcd")]
 use super::etcd::Etcd;
+#[cfg(feature = "memcached")]
+use super::memcached::Memcached;
 #[cfg(feature = "postgres")]
 use super::postgres::Postgres;
 #[cfg(feature = "redis")]
@@ -143,39 +145,25 @@ macro_rules! kinds {
     };
 }
 
-/// Passes the kinds in this build to `kinds`, one after another.
-macro_rules! with_redis {
-    ($($kinds:tt)*) => {
-        #[cfg(feature = "redis")]
-        with_postgres! { $($kinds)* #[doc = "Redis or Valkey."] redis: Redis, }
-        #[cfg(not(feature = "redis"))]
-        with_postgres! { $($kinds)* }
+/// Defines a macro that adds a line to those it is called with, if this build has the feature, and passes all of them to
+/// `next`. A dollar sign comes first.
+macro_rules! with_kind {
+    ($dollar:tt $feature:literal, $with:ident, $next:ident: $($line:tt)*) => {
+        #[cfg(feature = $feature)]
+        macro_rules! $with {
+            ($dollar($dollar kinds:tt)*) => { $next! { $dollar($dollar kinds)* $($line)* } };
+        }
+        #[cfg(not(feature = $feature))]
+        macro_rules! $with {
+            ($dollar($dollar kinds:tt)*) => { $next! { $dollar($dollar kinds)* } };
+        }
     };
 }
-macro_rules! with_postgres {
-    ($($kinds:tt)*) => {
-        #[cfg(feature = "postgres")]
-        with_cassandra! { $($kinds)* #[doc = "PostgreSQL."] postgres: Postgres, }
-        #[cfg(not(feature = "postgres"))]
-        with_cassandra! { $($kinds)* }
-    };
-}
-macro_rules! with_cassandra {
-    ($($kinds:tt)*) => {
-        #[cfg(feature = "cassandra")]
-        with_etcd! { $($kinds)* #[doc = "Apache Cassandra."] cassandra: Cassandra, }
-        #[cfg(not(feature = "cassandra"))]
-        with_etcd! { $($kinds)* }
-    };
-}
-macro_rules! with_etcd {
-    ($($kinds:tt)*) => {
-        #[cfg(feature = "etcd")]
-        kinds! { $($kinds)* #[doc = "etcd."] etcd: Etcd, }
-        #[cfg(not(feature = "etcd"))]
-        kinds! { $($kinds)* }
-    };
-}
+with_kind! { $ "redis", with_redis, with_postgres: #[doc = "Redis or Valkey."] redis: Redis, }
+with_kind! { $ "postgres", with_postgres, with_cassandra: #[doc = "PostgreSQL."] postgres: Postgres, }
+with_kind! { $ "cassandra", with_cassandra, with_memcached: #[doc = "Apache Cassandra."] cassandra: Cassandra, }
+with_kind! { $ "memcached", with_memcached, with_etcd: #[doc = "memcached."] memcached: Memcached, }
+with_kind! { $ "etcd", with_etcd, kinds: #[doc = "etcd."] etcd: Etcd, }
 with_redis! {}
 
 /// The kinds that some builds lack: the name for `strategy`, and the directives that only the kind
@@ -184,7 +172,7 @@ const OPTIONAL: [(&str, &[&str]); 5] = [
     ("redis", &["cluster", "sentinel_master", "sentinel_username", "sentinel_password", "prefix"]),
     ("postgres", &["table"]),
     ("cassandra", &["datacenter", "consistency", "replication"]),
-    ("memcached", &[]),
+    ("memcached", &["prefix"]),
     ("etcd", &["prefix"]),
 ];
 

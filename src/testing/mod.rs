@@ -3,8 +3,9 @@
 //! - `table`: memory that processes share, and simulated time; `certificates`, `proxy`: for connections to servers
 //! - `model`: operations on a table, and a naive model of it; `answers`: a store whose answers a test gives
 //! - `port`: ports of servers that are started again
-//! - `redis`, `postgres`, `cassandra`, `etcd`: servers that tests start
+//! - `redis`, `postgres`, `cassandra`, `memcached`, `etcd`: servers that tests start
 //! - `conformance`: tests that every datastore passes; `server_tests`: tests of those that have servers
+//! - `throughput`: prints measurements
 
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) mod answers;
@@ -16,6 +17,8 @@ pub(crate) mod certificates;
 pub mod conformance;
 #[cfg(all(test, feature = "etcd", not(loom)))]
 pub(crate) mod etcd;
+#[cfg(all(test, feature = "memcached", not(loom)))]
+pub(crate) mod memcached;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[cfg_attr(fuzzing, allow(dead_code, unused_imports, reason = "some of it is for tests only"))]
 pub(crate) mod model;
@@ -32,3 +35,5 @@ pub(crate) mod server_tests;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[cfg_attr(fuzzing, allow(dead_code, reason = "some of it is for tests only"))]
 pub(crate) mod table;
+#[cfg(all(test, feature = "measure", any(feature = "etcd", feature = "memcached"), not(loom)))]
+pub(crate) mod throughput;

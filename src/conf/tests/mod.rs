@@ -73,24 +73,32 @@ fn check_within(before: &str, after: &str, rows: &[Row]) {
     }
 }
 
-/// Returns the message as written by a build with or without Cassandra and etcd.
+/// Returns the message as written by this build, with or without Cassandra, memcached and etcd.
 fn of_build(told: &str) -> String {
-    let (has_cassandra, has_etcd) = (cfg!(feature = "cassandra"), cfg!(feature = "etcd"));
-    let strategies = match (has_cassandra, has_etcd) {
-        (false, false) => "redis or postgres",
-        (true, false) => "redis, postgres or cassandra",
-        (false, true) => "redis, postgres or etcd",
-        (true, true) => "redis, postgres, cassandra or etcd",
+    let (kinds, last) = (kinds(), kinds().pop().unwrap());
+    let strategies = format!("{} or {last}", kinds[..kinds.len() - 1].join(", "));
+    let owners = |of: &[&str]| {
+        let owners = kinds.iter().copied().filter(|kind| of.contains(kind));
+        owners.collect::<Vec<_>>().join(" and ")
     };
-    let mut text = told.replace("<strategies>", strategies);
-    for (name, has_it, with, without) in [
-        ("<with tables>", has_cassandra, "postgres and cassandra", "postgres"),
-        ("<with prefixes>", has_etcd, "redis and etcd", "redis"),
-        ("<more>", has_cassandra, ", datacenter, consistency, replication", ""),
-    ] {
-        text = text.replace(name, if has_it { with } else { without });
-    }
-    text
+    let has_cassandra = kinds.contains(&"cassandra");
+    let more = if has_cassandra { ", datacenter, consistency, replication" } else { "" };
+    told.replace("<strategies>", &strategies)
+        .replace("<with tables>", &owners(&["postgres", "cassandra"]))
+        .replace("<with prefixes>", &owners(&["redis", "memcached", "etcd"]))
+        .replace("<more>", more)
+}
+
+/// Returns the kinds of stores in this build.
+fn kinds() -> Vec<&'static str> {
+    let all = [
+        ("redis", true),
+        ("postgres", true),
+        ("cassandra", cfg!(feature = "cassandra")),
+        ("memcached", cfg!(feature = "memcached")),
+        ("etcd", cfg!(feature = "etcd")),
+    ];
+    all.into_iter().filter(|(_, is_here)| *is_here).map(|(name, _)| name).collect()
 }
 
 /// Checks rows with files, whose texts are the content of `http`.

@@ -5,6 +5,7 @@ use std::io;
 use super::wire::Problem;
 use crate::store::contract::error::{Failure, Refusal};
 use crate::store::contract::options::Credentials;
+use crate::store::net::stream::failed;
 
 /// The reason why an exchange has no valid answer.
 #[derive(Debug)]
@@ -30,12 +31,7 @@ impl EtcdFault {
 
 impl From<io::Error> for EtcdFault {
     fn from(error: io::Error) -> EtcdFault {
-        EtcdFault::Failed(match error.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::Other => {
-                Failure::Misunderstood(error.to_string().into())
-            }
-            _ => Failure::Disconnected(error.to_string().into()),
-        })
+        EtcdFault::Failed(failed(error))
     }
 }
 

@@ -1,16 +1,11 @@
 //! A connection that speaks HTTP/1.1: one request after another, each with an answer of any length.
 
-use core::pin::Pin;
-use core::task::{Context, Waker};
 use std::io;
 
 use httparse::{EMPTY_HEADER, Status};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// A stream of bytes to a server, with TLS or without.
-pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
+use crate::store::net::stream::{ByteStream, is_silent};
 
 /// A connection. A call that is dropped can be repeated, and continues the answer, except for
 /// [`HttpConnection::send`].
@@ -50,11 +45,8 @@ impl HttpConnection {
 
     /// Returns whether the server has neither closed the connection nor sent anything since the last answer.
     pub(super) fn is_idle(&mut self) -> bool {
-        let mut byte = [0];
-        let mut buffer = ReadBuf::new(&mut byte);
-        let mut context = Context::from_waker(Waker::noop());
-        let read = Pin::new(&mut self.stream).poll_read(&mut context, &mut buffer);
-        self.rest == BodyRest::Length(0) && self.input.is_empty() && read.is_pending()
+        let has_all = self.rest == BodyRest::Length(0) && self.input.is_empty();
+        has_all && is_silent(&mut *self.stream)
     }
 
     /// Sends a request with a JSON body, and `token`, if there is one. Returns the status of the answer, such

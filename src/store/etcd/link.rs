@@ -8,15 +8,16 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::failure::{self, EtcdFault};
-use super::http::{ByteStream, HttpConnection};
+use super::http::HttpConnection;
 use super::wire::{Op, TxnAnswer, nested};
 use crate::store::contract::error::{Failure, StoreError};
 use crate::store::contract::options::{Credentials, Secret, StoreOptions};
 use crate::store::contract::server::ServerAddress;
-use crate::store::net::connect::{Access, connect_tcp, connect_unix};
+use crate::store::net::connect::Access;
 use crate::store::net::current::{Closable, Current};
 use crate::store::net::greeting::{Greeting, Protocol};
 use crate::store::net::servers::Servers;
+use crate::store::net::stream;
 use crate::table::words::system::uptime;
 
 /// The servers of an etcd, each of which serves the whole store, and a connection to one of them.
@@ -127,7 +128,11 @@ impl EtcdLink {
         let protocol = Protocol { name: "etcd", first: b"H", has_tls };
         let attempt = async |server: &ServerAddress| {
             let open = async |greeting: &Greeting| {
-                let (host, stream) = open(access, server, greeting).await?;
+                let stream = stream::open(access, server, greeting).await?;
+                let host = match server {
+                    ServerAddress::Tcp { .. } => server.to_string(),
+                    ServerAddress::Unix(_) => "localhost".into(),
+                };
                 let http = HttpConnection::new(stream, host);
                 EtcdSession::begin(http, access.credentials.clone(), grants.clone()).await
             };
@@ -138,32 +143,6 @@ impl EtcdLink {
         self.current.record_made(self.servers.current(), Some(version));
         Ok(session)
     }
-}
-
-/// Connects to a server. Returns its name in requests, too.
-async fn open(
-    access: &Access,
-    server: &ServerAddress,
-    greeting: &Greeting,
-) -> Result<(String, Box<dyn ByteStream>), Failure> {
-    Ok(match server {
-        ServerAddress::Tcp { host, port } => {
-            let stream = connect_tcp(host, *port).await?;
-            let stream: Box<dyn ByteStream> = match access.tls()? {
-                None => Box::new(greeting.of(stream)),
-                Some(tls) => {
-                    let stream = tls.wrap(host, stream).await;
-                    let stream =
-                        stream.map_err(|it| Failure::Unreachable(it.to_string().into()))?;
-                    Box::new(greeting.of(stream))
-                }
-            };
-            (server.to_string(), stream)
-        }
-        ServerAddress::Unix(path) => {
-            ("localhost".into(), Box::new(greeting.of(connect_unix(path).await?)))
-        }
-    })
 }
 
 impl EtcdSession {

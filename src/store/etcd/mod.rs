@@ -28,7 +28,7 @@ use self::failure::EtcdFault;
 use self::key::ShardKeys;
 use self::link::{EtcdLink, EtcdSession};
 pub(crate) use self::options::{EtcdDirectives, EtcdOptions};
-use self::push::{MAX_DIFFS, PAGE, Push};
+use self::push::{MAX_DIFFS, Push};
 use self::shard::FoundHead;
 use self::watch::Listener;
 use super::contract::batch::PageStep;
@@ -38,6 +38,9 @@ use super::contract::strategy::{
     Added, Batch, Changes, Count, Epoch, LivingNodes, PushNews, Pushed, Shard, Strategy,
     Subscription,
 };
+use super::keyed::change::PAGE;
+use super::keyed::name;
+use super::keyed::value::total;
 use super::settings::kind::Registered;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
@@ -153,15 +156,16 @@ impl Strategy for Etcd {
         let Some(&(size, window)) = windows.get(step.section) else {
             return Ok((Vec::new(), None));
         };
-        let prefix = ShardKeys::of(&self.prefix, shard, epoch).window(size, window);
-        let read = wire::page(&prefix, &step.after, step.counters);
+        let keys = ShardKeys::of(&self.prefix, shard, epoch);
+        let prefix = keys.of_epoch(name::window(size, window));
+        let read = wire::page(&prefix, &[&*prefix, &*step.after].concat(), step.counters);
         let exchange = async |session: &mut EtcdSession| session.read(vec![read.clone()]).await;
         let answer = self.link.exchange(exchange).await?.reads().pop().unwrap_or_default();
         let key_of = |name: &[u8]| name.strip_prefix(&*prefix).unwrap_or_default().to_vec();
         let last = answer.kvs.last().filter(|_| answer.more).map(|it| key_of(&it.key));
         // A value that somebody else wrote ends the epoch at the next push.
         let counts = answer.kvs.iter().filter_map(|it| {
-            let total = Hits::from_thousandths(key::total_of(it)?);
+            let total = Hits::from_thousandths(total(Some(&it.value))?);
             Some(Count { key: key_of(&it.key), size, window, total })
         });
         let counts: Vec<_> = counts.collect();
@@ -183,9 +187,9 @@ impl Strategy for Etcd {
                 return Ok(Hits::ZERO);
             };
             let keys = ShardKeys::of(prefix, shard, head.epoch);
-            let read = wire::get(keys.counter(size, window, key));
+            let read = wire::get(keys.counter((size, window, key)));
             let answer = session.read(vec![read]).await?.reads().pop().unwrap_or_default();
-            let total = key::total(&answer);
+            let total = total(answer.value());
             total.map(Hits::from_thousandths).ok_or_else(|| EtcdFault::misunderstood("a total"))
         };
         self.link.exchange(exchange).await

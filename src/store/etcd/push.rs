@@ -1,24 +1,24 @@
 //! A push: a batch is applied, and other nodes' changes are returned.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
 
 use super::failure::EtcdFault;
-use super::key::{self, Head, LoggedChange, NodeState, ShardKeys, change_name};
+use super::key::{Head, NodeState, ShardKeys};
 use super::link::EtcdSession;
-use super::shard::{FoundHead, NewTotals, change, now};
+use super::shard::{FoundHead, change};
 use super::wire::{KeyValues, Op, TxnAnswer, delete, get, names, page, put};
 use crate::policy::hits::Hits;
-use crate::policy::window::{UnixSeconds, WindowSize};
+use crate::policy::window::UnixSeconds;
 use crate::store::contract::strategy::{
-    Batch, Changes, Count, LONGEST_LIFE, LivingNodes, MAX_TOTAL, NODE_LIFE, Position, Pushed,
+    Batch, Changes, LONGEST_LIFE, LivingNodes, NODE_LIFE, Position, Pushed,
 };
+use crate::store::keyed::change::{LoggedChange, OthersCounters, changes_after};
+use crate::store::keyed::decide::ChangedValues;
+use crate::store::keyed::value::{self, now, sums};
 
 /// Most diffs of a batch. The time of a transaction grows faster than their number: one of 500 takes
 /// a slow etcd longer than its timeout.
 pub(super) const MAX_DIFFS: usize = 100;
-/// Most changes that an exchange reads, each of at most [`MAX_DIFFS`] counters.
-pub(super) const PAGE: usize = 64;
 
 /// A batch on its way to a shard.
 pub(super) struct Push<'a> {
@@ -62,8 +62,7 @@ impl Push<'_> {
             return self.answer(FoundNode::of(answer)?).await;
         }
         let diffs = self.batch.sums();
-        let counters =
-            diffs.keys().map(|(size, window, key)| self.keys.counter(*size, *window, key));
+        let counters = diffs.keys().map(|name| self.keys.counter(*name));
         let read = self.reads(counters.map(get));
         let mut found = FoundNode::of(self.session.read(read.clone()).await?)?;
         loop {
@@ -76,11 +75,13 @@ impl Push<'_> {
                 let answer = self.session.read(self.reads(asked)).await?;
                 return self.answer(FoundNode::of(answer)?).await;
             }
-            let Some(totals) = sums(self.batch, &diffs, &found.rest) else {
+            let before = found.rest.iter().map(|it| value::total(it.value()));
+            let Some(totals) = sums(self.batch, &diffs, before) else {
                 return self.give_up(found.head).await;
             };
             let by = (self.batch.node, self.batch.is_news);
-            let mut success = change(self.session, self.keys, head, by, totals).await?;
+            let changed = ChangedValues { totals, levels: Vec::new() };
+            let mut success = change(self.session, self.keys, head, by, changed).await?;
             success.push(self.row_after(row).await?);
             success.extend(self.reads(asked.iter().cloned()));
             let compare = vec![found.head.is_unchanged(self.keys)];
@@ -103,7 +104,7 @@ impl Push<'_> {
     async fn questions(&mut self) -> Result<Vec<Op>, EtcdFault> {
         let mut asked = Vec::new();
         if let Some(Position([number, _])) = self.batch.position {
-            asked.push(page(self.keys.changes(), change_name(number).as_bytes(), self.page));
+            asked.push(page(self.keys.changes(), &self.keys.change(number), self.page));
         }
         if let Some(life) = self.batch.lives_for {
             let own = self.keys.life(self.batch.node);
@@ -170,7 +171,11 @@ impl Push<'_> {
             LivingNodes { count, place: Some(place) }
         });
         let seen = seen.filter(|(Position([_, epoch]), _)| *epoch == head.epoch.0.get());
-        let changes = match seen.and_then(|(after, answer)| changes_after(after, head, answer)) {
+        let changes = seen.and_then(|(Position([after, _]), answer)| {
+            let values = answer.kvs.iter().map(|it| Some(&*it.value));
+            Some((changes_after(after, head.number, values, answer.more)?, answer.more))
+        });
+        let changes = match changes {
             Some((changes, has_more)) => self.part(head, &changes, has_more).await?,
             None => Changes::Behind { position: head.position() },
         };
@@ -182,78 +187,18 @@ impl Push<'_> {
         &mut self,
         head: Head,
         changes: &[LoggedChange],
-        mut has_more: bool,
+        has_more: bool,
     ) -> Result<Changes, EtcdFault> {
-        let (mut names, mut totals) = (BTreeSet::new(), BTreeMap::new());
-        let mut last = None;
-        for change in changes {
-            let (counted, is_own) = (names_of(change), change.node == self.batch.node);
-            let new = counted.clone().filter(|name| !is_own && !names.contains(name)).count();
-            if !names.is_empty() && new.saturating_add(names.len()) > self.limit {
-                has_more = true;
-                break;
-            }
-            if !is_own {
-                names.extend(counted.clone());
-            }
-            totals.extend(counted.zip(change.counts.iter().map(|it| it.total)));
-            last = Some(change.number);
-        }
-        if has_more {
+        let mut others = OthersCounters::of(changes, self.batch.node, self.limit, has_more);
+        if others.has_more {
             // Later changes, some of which are the node's own, have changed these totals.
-            let read =
-                names.iter().map(|(size, window, key)| self.keys.counter(*size, *window, key));
-            let present = self.session.read(read.map(get).collect()).await?.reads();
-            let present = present.iter().map(|it| key::total(it).unwrap_or_default());
-            totals = names.iter().copied().zip(present.map(Hits::from_thousandths)).collect();
+            let read = others.names.iter().map(|name| get(self.keys.counter(*name)));
+            let present = self.session.read(read.collect()).await?.reads();
+            let present = present.iter().map(|it| value::total(it.value()).unwrap_or_default());
+            let present = present.map(Hits::from_thousandths);
+            others.totals = others.names.iter().copied().zip(present).collect();
         }
-        let counts = names.iter().filter_map(|name| {
-            let (size, window, key) = *name;
-            Some(Count { key: key.into(), size, window, total: *totals.get(name)? })
-        });
-        let position = Head { number: last.unwrap_or(head.number), ..head }.position();
-        Ok(Changes::Since { counts: counts.collect(), position, has_more })
+        let position = Head { number: others.last.unwrap_or(head.number), ..head }.position();
+        Ok(Changes::Since { counts: others.counts(), position, has_more: others.has_more })
     }
-}
-
-/// Returns the totals after the diffs; `None` if somebody else wrote one of them.
-fn sums<'a>(batch: &Batch, diffs: &NewTotals<'a>, found: &[KeyValues]) -> Option<NewTotals<'a>> {
-    let totals = diffs.iter().zip(found).map(|((name, (diff, life)), found)| {
-        let before = key::total(found)?;
-        // A refund makes no count negative.
-        let is_refund = batch.grants.is_some() && *diff < 0;
-        let least = if is_refund { before.min(0) } else { -MAX_TOTAL };
-        let total = before.saturating_add(*diff).max(least);
-        Some((*name, (total.clamp(-MAX_TOTAL, MAX_TOTAL), *life)))
-    });
-    totals.collect()
-}
-
-/// Returns the changes after a position, and whether there are more; `None` if some are missing, or if the store is not
-/// there yet.
-pub(super) fn changes_after(
-    Position([after, _]): Position,
-    head: Head,
-    answer: &KeyValues,
-) -> Option<(Vec<LoggedChange>, bool)> {
-    let changes = answer.kvs.iter().map(|it| LoggedChange::parse(&it.value));
-    let changes: Vec<_> = changes.collect::<Option<_>>()?;
-    let mut numbers = changes.iter().map(|it| it.number);
-    let are_in_order = numbers.clone().zip(after.saturating_add(1)..).all(|(it, next)| it == next);
-    let last = numbers.next_back().unwrap_or(after);
-    let is_end = if answer.more { last < head.number } else { last == head.number };
-    (are_in_order && is_end).then_some((changes, answer.more))
-}
-
-fn names_of(change: &LoggedChange) -> impl Iterator<Item = (WindowSize, u64, &[u8])> + Clone {
-    change.counts.iter().map(|it| (it.size, it.window, &*it.key))
-}
-
-/// Returns the counters of changes, with their last totals.
-pub(super) fn merged(changes: &[LoggedChange]) -> Vec<Count> {
-    let mut counts = BTreeMap::new();
-    for change in changes {
-        counts.extend(names_of(change).zip(&change.counts));
-    }
-    counts.into_values().cloned().collect()
 }

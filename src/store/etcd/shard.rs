@@ -1,31 +1,15 @@
 //! A shard of a namespace, which changes only as a whole: each change writes the head, if nobody else has written it
 //! since the change began to read.
 
-use core::time::Duration;
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use super::failure::EtcdFault;
-use super::key::{Head, LoggedChange, ShardKeys, change_name};
+use super::key::{Head, ShardKeys};
 use super::link::EtcdSession;
 use super::wire::{KeyValues, Op, delete, get, is_at, put};
-use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
-use crate::store::contract::strategy::{Count, Epoch, NodeId};
-use crate::table::words::system::unix_millis;
-
-/// Time for which changes are kept for nodes to catch up. A node that needs older ones fetches all counters.
-const CHANGE_LIFE: Duration = Duration::from_secs(60);
-
-/// Counters by size and number of their windows and their keys: their totals in thousandths, and the time for which
-/// each matters.
-pub(super) type NewTotals<'a> = BTreeMap<(WindowSize, u64, &'a [u8]), (i64, Duration)>;
-
-/// Returns the time by this machine's clock, since etcd does not tell its own.
-pub(super) fn now() -> UnixMillis {
-    UnixMillis(unix_millis())
-}
+use crate::store::contract::strategy::{Epoch, NodeId};
+use crate::store::keyed::change::{CHANGE_LIFE, LoggedChange};
+use crate::store::keyed::decide::ChangedValues;
 
 /// A head as it was read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,32 +61,33 @@ impl FoundHead {
     }
 }
 
-/// Returns the operations that change a shard with this head: they write the head, the totals and the change.
+/// Returns the operations that change a shard with this head: they write the head, the values and the change.
 pub(super) async fn change(
     session: &mut EtcdSession,
     keys: &ShardKeys,
     head: Head,
-    (node, is_news): (NodeId, bool),
-    totals: NewTotals<'_>,
+    by: (NodeId, bool),
+    ChangedValues { totals, levels }: ChangedValues<'_>,
 ) -> Result<Vec<Op>, EtcdFault> {
     // Without counters, there is nothing to be read, but others must notice that the shard was written.
     let number = head.number.saturating_add(u64::from(!totals.is_empty()));
     let mut ops = vec![put(keys.head(), Head { number, ..head }.to_value(), 0)];
-    if totals.is_empty() {
-        return Ok(ops);
+    if !totals.is_empty() {
+        let change = LoggedChange::new(number, by, &totals).to_value();
+        let lease = session.lease(CHANGE_LIFE).await?;
+        let (_, is_news) = by;
+        if is_news {
+            ops.push(put(keys.news(), &change, lease));
+        }
+        ops.push(put(keys.change(number), change, lease));
     }
-    let mut counts = Vec::with_capacity(totals.len());
-    for ((size, window, key), (total, life)) in totals {
+    for (name, (total, life)) in totals {
         let lease = session.lease(life).await?;
-        ops.push(put(keys.counter(size, window, key), total.to_string(), lease));
-        let total = Hits::from_thousandths(total);
-        counts.push(Count { key: key.into(), size, window, total });
+        ops.push(put(keys.counter(name), total.to_string(), lease));
     }
-    let change = LoggedChange { number, node, is_news, counts }.to_value();
-    let lease = session.lease(CHANGE_LIFE).await?;
-    if is_news {
-        ops.push(put(keys.news(), &change, lease));
+    for (name, (level, life)) in levels {
+        let lease = session.lease(life).await?;
+        ops.push(put(keys.of_epoch(name), level, lease));
     }
-    ops.push(put(keys.changes() + &change_name(number), change, lease));
     Ok(ops)
 }

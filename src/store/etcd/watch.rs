@@ -4,17 +4,18 @@
 //! for changes once in a second: so it finds out if the server is gone, or if the watch is.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
 use super::failure::EtcdFault;
-use super::key::{LoggedChange, ShardKeys, change_name};
+use super::key::ShardKeys;
 use super::link::{EtcdLink, EtcdSession};
-use super::push::{PAGE, merged};
 use super::wire::{self, WatchAnswer};
 use crate::store::contract::error::{Failure, StoreError};
-use crate::store::contract::strategy::{Epoch, NodeId, Position, PushNews, Subscription};
+use crate::store::contract::strategy::{Count, Epoch, NodeId, Position, PushNews, Subscription};
+use crate::store::keyed::change::{LoggedChange, PAGE};
 
 /// Longest wait for news.
 const WAIT: Duration = Duration::from_secs(1);
@@ -89,7 +90,7 @@ async fn catch_up(
 ) -> Result<(Vec<Vec<LoggedChange>>, i64, bool), StoreError> {
     let read = shards.iter().zip(subscriptions).map(|(keys, Subscription { after, .. })| {
         let Position([after, _]) = after;
-        wire::page(keys.changes(), change_name(*after).as_bytes(), PAGE)
+        wire::page(keys.changes(), &keys.change(*after), PAGE)
     });
     let read: Vec<_> = read.collect();
     let exchange = async |session: &mut EtcdSession| session.read(read.clone()).await;
@@ -121,6 +122,15 @@ fn news(subscriptions: &[Subscription], found: &[Vec<LoggedChange>]) -> Vec<Push
         })
     });
     news.collect()
+}
+
+/// Returns the counters of changes, with their last totals.
+fn merged(changes: &[LoggedChange]) -> Vec<Count> {
+    let mut counts = BTreeMap::new();
+    for change in changes {
+        counts.extend(change.names().zip(&change.counts));
+    }
+    counts.into_values().cloned().collect()
 }
 
 impl Watch {

@@ -25,10 +25,10 @@ pub(super) fn get(key: impl AsRef<[u8]>) -> Op {
     json!({ "request_range": { "key": STANDARD.encode(key) } })
 }
 
-/// Reads at most `limit` keys that begin with `prefix`, after the key `prefix` + `after`.
+/// Reads at most `limit` keys that begin with `prefix`, after the key `after`.
 pub(super) fn page(prefix: impl AsRef<[u8]>, after: &[u8], limit: usize) -> Op {
     // No key is between one and the same with a zero byte.
-    let key = STANDARD.encode([prefix.as_ref(), after, &[0]].concat());
+    let key = STANDARD.encode([after, &[0]].concat());
     json!({ "request_range": { "key": key, "range_end": end_of(prefix), "limit": limit } })
 }
 
@@ -127,6 +127,13 @@ impl TxnAnswer {
             reads.extend(response_txn.into_iter().flat_map(TxnAnswer::reads));
         }
         reads
+    }
+}
+
+impl KeyValues {
+    /// Returns the value of the only key; `None` if it does not exist.
+    pub(super) fn value(&self) -> Option<&[u8]> {
+        self.kvs.first().map(|it| &*it.value)
     }
 }
 

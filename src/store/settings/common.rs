@@ -94,7 +94,7 @@ impl CommonDirectives {
     }
 
     /// Whether a user that was given has a password.
-    #[cfg(any(feature = "cassandra", feature = "etcd"))]
+    #[cfg(any(feature = "cassandra", feature = "etcd", feature = "memcached"))]
     pub(crate) fn check_password(&self) -> Result<(), OptionError> {
         let has_password = self.read.password.is_some() || self.password_of_file.is_some();
         match self.read.username {

@@ -79,9 +79,17 @@ fn an_error_about_a_wrong_block_suggests_a_right_one() {
         ),
         (
             "prefix x; strategy postgres;",
-            match cfg!(feature = "etcd") {
-                true => "\"prefix\" is an option of strategy redis and etcd, not of postgres",
-                false => "\"prefix\" is an option of strategy redis, not of postgres",
+            match (cfg!(feature = "memcached"), cfg!(feature = "etcd")) {
+                (true, true) => {
+                    "\"prefix\" is an option of strategy redis and memcached and etcd, not of postgres"
+                }
+                (true, false) => {
+                    "\"prefix\" is an option of strategy redis and memcached, not of postgres"
+                }
+                (false, true) => {
+                    "\"prefix\" is an option of strategy redis and etcd, not of postgres"
+                }
+                (false, false) => "\"prefix\" is an option of strategy redis, not of postgres",
             },
         ),
         (
@@ -176,9 +184,10 @@ fn known_words_depend_on_the_build() {
         ],
         false => ["", "\"table\" is an option of strategy postgres, not of redis", ""],
     };
+    let memcached = if cfg!(feature = "memcached") { " or \"strategy memcached;\"" } else { "" };
     let etcd = if cfg!(feature = "etcd") { " or \"strategy etcd;\"" } else { "" };
     let first = "no strategy: add \"strategy redis;\" or \"strategy postgres;\"";
-    assert_eq!(parse(""), Err(format!("{first}{cassandra}{etcd}")));
+    assert_eq!(parse(""), Err(format!("{first}{cassandra}{memcached}{etcd}")));
     assert_eq!(parse("table x; strategy redis;"), Err(owners.into()));
     let unknown = "unknown directive \"host\": expected one of strategy, server, username, \
         password, password_file, database, connect_timeout, timeout, exchanges, tls, tls_verify, tls_name, \

@@ -96,7 +96,7 @@ pub(crate) use server_tests;
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns the options of all stores with these servers.
-pub(super) fn options(servers: &[ServerAddress]) -> StoreOptions {
+pub(crate) fn options(servers: &[ServerAddress]) -> StoreOptions {
     StoreOptions {
         servers: servers.to_vec(),
         credentials: Credentials::default(),

@@ -80,7 +80,9 @@ fn errors_about_wrong_options_suggest_right_ones() {
     let path = "\"strategy cassandra\" goes with no server \"unix:/x\": expected host[:port] or \
                 [v6][:port]";
     assert_eq!(cassandra("server unix:/x;"), Err(path.into()));
-    let owners = if cfg!(feature = "etcd") { "redis and etcd" } else { "redis" };
+    let memcached = if cfg!(feature = "memcached") { " and memcached" } else { "" };
+    let etcd = if cfg!(feature = "etcd") { " and etcd" } else { "" };
+    let owners = format!("redis{memcached}{etcd}");
     let other = format!("\"prefix\" is an option of strategy {owners}, not of cassandra");
     assert_eq!(cassandra("prefix x;"), Err(other));
     for name in ["datacenter", "consistency", "replication"] {

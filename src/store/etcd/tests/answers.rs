@@ -5,7 +5,8 @@ use tokio::io::AsyncWriteExt as _;
 use super::*;
 use crate::store::etcd::failure;
 use crate::store::etcd::http::HttpConnection;
-use crate::store::etcd::key::{Head, LoggedChange, NodeState};
+use crate::store::etcd::key::{Head, NodeState};
+use crate::store::keyed::change::LoggedChange;
 use crate::testing::proxy::with_greeting;
 
 /// Returns the status and the body of an answer that arrives in pieces of this length.

@@ -27,6 +27,12 @@ mod over_tcp {
     decision_tests!(Place<Tcp>, of several shards);
     decision_tests!(Place<Tcp>, of levels);
     decision_tests!(Place<Tcp>, Changes, Added, of windows in one shard);
+
+    #[cfg(feature = "measure")]
+    #[test]
+    fn etcd_takes_so_much() {
+        crate::testing::throughput::print::<Place<Tcp>>("etcd");
+    }
 }
 
 mod over_tls {

@@ -1,0 +1,4 @@
+//! See `src/fuzzing/stores.rs`.
+#![no_main]
+
+fuzz::target!(stores::memcached);
