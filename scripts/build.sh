@@ -8,7 +8,7 @@
 #   RATELIMIT_PROFILE                   build with this profile of Cargo.toml instead of `release`,
 #                                       in a directory of that name
 #   RATELIMIT_WITHOUT_CASSANDRA         if not empty: without `strategy cassandra` and its driver
-#   RATELIMIT_WITH                      more features of Cargo.toml, separated by commas: `etcd` for `strategy etcd`
+#   RATELIMIT_WITH                      more features of Cargo.toml, separated by commas: `etcd`, `memcached`
 #   RATELIMIT_FAIL_POINTS               if not empty: with fail points that a driver arms, for scripts/faults.sh
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -4,11 +4,11 @@
 # own, clients that keep a ledger of every request, and faults, several in a second, which overlap.
 # Then the totals are compared with the ledger.
 #
-#   scripts/chaos.sh [--store redis|cluster|postgres|cassandra|etcd] [--seed N] [--nodes N] [--older COMMIT] [--plan] [MINUTES]
+#   scripts/chaos.sh [--store redis|cluster|postgres|cassandra|memcached|etcd] [--seed N] [--nodes N] [--older COMMIT] [--plan] [MINUTES]
 #
 # The store is a Redis, unless another one is named: `cluster`, a Redis Cluster of three primaries
 # with a replica each, which nodes reach without proxies, since its servers name each other by their
-# own addresses; `postgres`; `cassandra`; `etcd`, for which NGINX_MODULE must be built.
+# own addresses; `postgres`; `cassandra`; `memcached` and `etcd`, for which NGINX_MODULE must be built.
 #
 # With --older, the module is also built as it was at this commit, in target/older, and every second upgrade of a binary is
 # to that module, or back. Without it, the second nginx loads the same module.
@@ -84,7 +84,7 @@
 # At the end of all, each node is well, without a restart, and syncs all its namespaces.
 #
 # All other faults are in both: see scripts/chaos/Plan.pm and NodeFaults.pm, and the store's own in RedisStore.pm,
-# ClusterStore.pm, PostgresStore.pm, CassandraStore.pm and EtcdStore.pm. A node that is killed whole loses what it
+# ClusterStore.pm, PostgresStore.pm, CassandraStore.pm, MemcachedStore.pm and EtcdStore.pm. A node that is killed whole loses what it
 # had not pushed; that is not among them (see t/cluster.t).
 #
 #   CHAOS_OPEN     if not empty: also with the faults of docs/reliability.md that meet an open defect
@@ -94,7 +94,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="usage: scripts/chaos.sh [--store redis|cluster|postgres|cassandra|etcd] [--seed N] [--nodes N] [--older COMMIT] [--plan] [MINUTES]"
+usage="usage: scripts/chaos.sh [--store redis|cluster|postgres|cassandra|memcached|etcd] [--seed N] [--nodes N] [--older COMMIT] [--plan] [MINUTES]"
 store=redis
 nodes=3
 seed=$((RANDOM * 32768 + RANDOM))
@@ -114,7 +114,7 @@ while [ $# -gt 0 ]; do
 done
 [[ $seed =~ ^[0-9]+$ && $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "$usage"
 [[ $nodes =~ ^([2-9]|[1-4][0-9]|50)$ ]] || die "--nodes: a number from 2 to 50, not $nodes"
-[[ $store =~ ^(redis|cluster|postgres|cassandra|etcd)$ ]] || die "$usage"
+[[ $store =~ ^(redis|cluster|postgres|cassandra|memcached|etcd)$ ]] || die "$usage"
 
 chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes" "$store" "$nodes")
 [ -z "$plan" ] || exec perl "${chaos[@]}" plan
@@ -142,6 +142,7 @@ server_version() {
             ;;
         cassandra) basename "$("$root/scripts/cassandra/server.sh" jars)"/cassandra-all-*.jar .jar ;;
         etcd) etcd --version | head -n 1 ;;
+        memcached) memcached --version ;;
         *) redis-server --version | cut -d ' ' -f 1-3 ;;
     esac
 }

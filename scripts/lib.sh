@@ -55,6 +55,7 @@ need_store_packages() {
         postgres) need_packages postgresql ;;
         cassandra) ;;
         etcd) need_packages etcd-server ;;
+        memcached) need_packages memcached ;;
         *) need_packages redis-server ;;
     esac
 }

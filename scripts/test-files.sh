@@ -5,7 +5,7 @@
 # test_packages: installs what tests need. apt-get runs here, and nowhere else at the same time.
 test_packages() {
     need_rust
-    need_packages curl jq perl openssl redis-server postgresql pgbouncer etcd-server etcd-client
+    need_packages curl jq perl openssl redis-server postgresql pgbouncer etcd-server etcd-client memcached
     # Clients of the tests of HTTP/2, HTTP/3 and gRPC.
     need_packages nghttp2-client ngtcp2-client python3-grpcio
     # The browser for the live page.

@@ -36,7 +36,7 @@ for_second() {
 # The directory is of whatever is built without optimization, so the result is kept elsewhere. Only this module has the
 # stores that are not in the default build.
 build_second_checked() {
-    RATELIMIT_WITH=etcd RATELIMIT_PROFILE=checked for_second scripts/build.sh
+    RATELIMIT_WITH=etcd,memcached RATELIMIT_PROFILE=checked for_second scripts/build.sh
     mkdir -p "${second_module%/*}"
     cp "target/checked/lib$name.so" "$second_module"
 }
@@ -196,7 +196,7 @@ step build-loom build-debian patient loom --no-run
 # and `checked` for all else, so that dependencies are compiled once.
 check build-second-checked nginx-second build_second_checked
 # All but the shell; the suite for stores is of those in examples/ too.
-features=(--no-default-features --features stores,etcd,conformance,convert)
+features=(--no-default-features --features stores,etcd,memcached,conformance,convert)
 step build-tests build-second-checked \
     patient cargo test --locked --profile checked "${features[@]}" --no-run
 step build-convert build-tests \
@@ -204,7 +204,7 @@ step build-convert build-tests \
 # Code that only measures is compiled only here.
 check clippy build-convert \
     patient cargo clippy --locked --profile checked --all-targets --no-default-features \
-    --features stores,etcd,conformance,convert,measure -- -D warnings
+    --features stores,etcd,memcached,conformance,convert,measure -- -D warnings
 # The shell is not in `cargo test`, so that there are no other targets to look at.
 check clippy-nginx "clippy nginx-debian" \
     for_debian cargo clippy --locked --profile checked --lib -- -D warnings
@@ -235,8 +235,9 @@ check chaos-postgres build-debian chaos "${debian[@]}" postgres 1241
 check chaos-cassandra "static-debian cassandra" chaos "${debian[@]}" cassandra 100
 check converge "build-debian build-tests" converge "${debian[@]}"
 check chaos-etcd build-second-checked chaos "${second[@]}" etcd 1
+check chaos-memcached build-second-checked chaos "${second[@]}" memcached 1
 # Debian's module lacks the stores of these pages.
-mapfile -t pages < <(printf '%s\n' docs/*.md | grep -v /etcd.md)
+mapfile -t pages < <(printf '%s\n' docs/*.md | grep -vE '/(etcd|memcached).md')
 tests nginx-blocks-debian build-debian scripts/check-nginx-blocks.sh "${debian[@]}" "${pages[@]}" README.md
 tests nginx-blocks-second build-second-checked scripts/check-nginx-blocks.sh "${second[@]}" docs/*.md README.md
 tests binary-debian build-debian scripts/check-binary.sh release "$debian_module"
@@ -261,7 +262,7 @@ for file in t/*.t; do
             tests "$file-debian" "static-debian cassandra" with_cassandra test_file "${debian[@]}" "$file"
             continue
             ;;
-        t/*-etcd.t)
+        t/*-etcd.t | t/*-memcached.t)
             tests "$file-second" build-second-checked test_file "${second[@]}" "$file"
             continue
             ;;

@@ -13,6 +13,7 @@ use CassandraStore;
 use Cluster;
 use ClusterStore;
 use EtcdStore;
+use MemcachedStore;
 use Load;
 use Requests;
 use Plan;
@@ -33,6 +34,7 @@ my ($seed, $minutes, $name, $nodes, $is_plan_only) = @ARGV;
 my %stores = (
     redis     => 'RedisStore',     cluster => 'ClusterStore', postgres => 'PostgresStore',
     cassandra => 'CassandraStore', etcd    => 'EtcdStore',
+    memcached => 'MemcachedStore',
 );
 my $store  = $stores{$name} or die "no store $name\n";
 my @rounds = rounds(60 * $minutes);
