@@ -36,7 +36,7 @@ my %conf = (
         ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 5s; connect_timeout 5s; }
         ratelimit_namespace api  { zone counters; store main; sync_rate 100ms; sync_early off; }
         ratelimit_namespace slow { zone counters; store main; sync_rate 1s; sync_early off; }
-        ratelimit_namespace now  { zone counters; store main; sync_rate 0; on_error local; timeout 200ms; }
+        ratelimit_namespace now  { zone counters; store main; sync_rate 0; on_error local; timeout 5s; }
         ratelimit_zone zone=small:64k;
         ratelimit_namespace local { zone small; }
         ratelimit_zone zone=synced:64k;
