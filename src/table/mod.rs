@@ -51,7 +51,7 @@ pub use zone::counter_table::{CounterRef, CounterTable};
 pub use zone::event_lines::{Evicted, Invalid, Outcome};
 pub use zone::events::{NamespaceStats, SyncStats, ZoneStats};
 pub use zone::layout::{LayoutError, ZoneRoom};
-pub use zone::lease::{IsHeld, Lease, LeaseLost};
+pub use zone::lease::{IsHeld, LastTerm, Lease, LeaseLost};
 #[cfg(not(loom))]
 pub use zone::memory::{MemoryError, TableMemory};
 pub use zone::named::{NameKind, Named};

@@ -544,6 +544,7 @@ impl<'m> ShardSync<'_, 'm> {
         counts: &[Count],
         surroundings: &impl Env,
     ) -> Result<bool, LeaseLost> {
+        lease.begin_to_apply()?;
         let is_all = self.apply(counts, surroundings, &|| lease.is_held());
         if is_all.is_err() {
             lease.confirm_applied()?;

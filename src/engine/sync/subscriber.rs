@@ -179,17 +179,21 @@ impl HeardShard<'_, '_> {
         if records.any(|it| it.counter == counter && it.window == *window) {
             return false;
         }
-        let mut is_syncing = false;
-        table.hear_remote(counter, *window, now, |ours| {
+        let (state, mut last_sync) = (self.shard.state(), None);
+        let is_heard = table.hear_remote(counter, *window, now, |ours| {
             // A running sync may have recorded a newer total before it advanced the position; or it
             // has reached this position meanwhile.
-            is_syncing = self.shard.state().is_leased();
-            let is_new = !is_syncing && self.is_new(news.epoch, news.position);
+            last_sync = state.unleased();
+            let is_new = last_sync.is_some() && self.is_new(news.epoch, news.position);
             is_new.then(|| total.minus(ours))
         });
-        if !is_syncing {
-            table.look_at_remote(counter, of_size, clock);
+        let Some(last_sync) = last_sync else { return false };
+        if is_heard && state.may_have_applied_since(last_sync) {
+            // This process was stopped for long, and may have replaced a newer total, which was the
+            // same as the one before this.
+            state.fetch_anew();
         }
-        !is_syncing
+        table.look_at_remote(counter, of_size, clock);
+        true
     }
 }

@@ -308,14 +308,15 @@ impl<'m> CounterTable<'m> {
 
     /// Records the other nodes' hits before a sync does: `hits` computes them from this node's hits
     /// that the store has. Has no effect if it returns `None`, or if a sync changes the word
-    /// meanwhile, since that is newer.
+    /// meanwhile, since that is newer. Returns whether it did: a sync may have written the same word
+    /// again, which this has then replaced.
     pub fn hear_remote(
         &self,
         counter: CounterRef,
         number: u64,
         now: UnixMillis,
         hits: impl FnOnce(Hits) -> Option<Hits>,
-    ) {
+    ) -> bool {
         if let (Some(occupant), Some(size)) = (self.occupant_of(counter), counter.meta.size()) {
             let (remote, _) = occupant.slot.remote_columns(number);
             // Loaded before anything else: see `set_remote`.
@@ -324,11 +325,14 @@ impl<'m> CounterTable<'m> {
                 occupant.wake(size, now);
                 let new = WindowCount::new(Stamp::new(number, occupant.meta.generation()), hits);
                 if occupant.is_there() {
-                    let _ = remote.compare_exchange(old, new.bits(), AcqRel, Relaxed);
+                    fail_point!("remote.hearing");
+                    let heard = remote.compare_exchange(old, new.bits(), AcqRel, Relaxed);
                     fail_point!("remote.heard");
+                    return heard.is_ok();
                 }
             }
         }
+        false
     }
 
     /// Finds the counter of `key`, or inserts it, but not in place of one with hits of this node.

@@ -21,6 +21,10 @@ pub struct Lease<'m> {
     pub(super) term: u64,
 }
 
+/// The term after which no worker held the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastTerm(LeaseWord);
+
 /// The error that another worker has taken the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLost;
@@ -49,8 +53,8 @@ impl<'m> SyncState<'m> {
         if self.is_superseded() || old.deadline() > now.0 {
             return None;
         }
-        let term = LeaseWord::new(old.term().wrapping_add(1), 0).term();
-        let new = LeaseWord::new(term, now.0.saturating_add(lifetime));
+        let term = old.next_term();
+        let new = LeaseWord::of_sync(term, now.0.saturating_add(lifetime), false);
         word.compare_exchange(old.0, new.0, AcqRel, Relaxed).ok()?;
         fail_point!("lease.taken");
         let lease = Lease { state: *self, term };
@@ -71,9 +75,19 @@ impl<'m> SyncState<'m> {
         Some(lease)
     }
 
-    /// Returns whether a worker holds the lease, or was killed while it held it.
-    pub fn is_leased(&self) -> bool {
-        LeaseWord(self.slot.lease.load(Acquire)).deadline() != 0
+    /// Returns the last term of the lease, unless a worker holds it, or was killed while it held it.
+    pub fn unleased(&self) -> Option<LastTerm> {
+        let word = LeaseWord(self.slot.lease.load(Acquire));
+        (word.deadline() == 0).then_some(LastTerm(word))
+    }
+
+    /// Returns whether a sync may have recorded other nodes' hits since the end of this term. If it has written a word
+    /// that this process has read or replaced, the answer is yes.
+    pub fn may_have_applied_since(&self, LastTerm(last): LastTerm) -> bool {
+        // Acquire: a sync marks the lease before it writes such a word.
+        let word = LeaseWord(self.slot.lease.load(Acquire));
+        let is_taken = word.term() == last.next_term() && word.deadline() != 0;
+        word != last && (word.applies() || !is_taken)
     }
 
     /// Returns a number that changes whenever the lease is taken, renewed or released.
@@ -87,7 +101,7 @@ impl<'m> SyncState<'m> {
         let word = &self.slot.lease;
         let old = LeaseWord(word.load(Acquire));
         if old.deadline() > now.0 {
-            let new = LeaseWord::new(old.term(), now.0);
+            let new = LeaseWord::of_sync(old.term(), now.0, old.applies());
             // If the exchange fails, the lease was just renewed, taken or released, so its holder
             // is alive.
             let _ = word.compare_exchange(old.0, new.0, AcqRel, Relaxed);
@@ -102,8 +116,22 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`] if another worker has taken it.
     pub fn renew(&self, now: MonotonicMillis, lifetime: u64) -> Result<(), LeaseLost> {
-        let new = LeaseWord::new(self.term, now.0.saturating_add(lifetime));
-        self.replace(&self.state.slot.lease, |_| new.0)
+        let deadline = now.0.saturating_add(lifetime);
+        let new = |old| LeaseWord::of_sync(self.term, deadline, LeaseWord(old).applies()).0;
+        self.replace(&self.state.slot.lease, new)
+    }
+
+    /// Records that the holder applies a store's answer from now on, for
+    /// [`SyncState::may_have_applied_since`].
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`] if another worker has taken it.
+    pub fn begin_to_apply(&self) -> Result<(), LeaseLost> {
+        let new = |old: u64| LeaseWord::of_sync(self.term, LeaseWord(old).deadline(), true).0;
+        self.replace(&self.state.slot.lease, new)?;
+        fail_point!("lease.applies");
+        Ok(())
     }
 
     /// Releases the lease.

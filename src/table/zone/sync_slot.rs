@@ -133,17 +133,38 @@ impl ModeWord {
     }
 }
 
-/// The word of a lease: its term, and the time at which it ends, which is 0 after a release.
-#[derive(Clone, Copy)]
+/// The word of a lease: its term, and the time at which it ends, which is 0 after a release. In the lease of a sync, the
+/// lowest bit of that time is set from when the holder applies a store's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseWord(pub(crate) u64);
 
 impl LeaseWord {
     pub(super) const DEADLINE_BITS: u32 = 40;
     pub(super) const TERM_BITS: u32 = 64 - Self::DEADLINE_BITS;
+    const APPLIES: u64 = 1;
 
     pub(crate) fn new(term: u64, deadline: u64) -> LeaseWord {
         let deadline = deadline & ((1 << Self::DEADLINE_BITS) - 1);
         LeaseWord(term << Self::DEADLINE_BITS | deadline)
+    }
+
+    /// Creates the word of a sync's lease, which ends at `deadline` or a millisecond before.
+    pub(super) fn of_sync(term: u64, deadline: u64, applies: bool) -> LeaseWord {
+        let deadline = match applies {
+            true => deadline.saturating_sub(1) | Self::APPLIES,
+            false => deadline & !Self::APPLIES,
+        };
+        LeaseWord::new(term, deadline)
+    }
+
+    /// Returns the term after this one.
+    pub(super) fn next_term(self) -> u64 {
+        LeaseWord::new(self.term().wrapping_add(1), 0).term()
+    }
+
+    /// Returns whether the holder has begun to apply a store's answer.
+    pub(super) fn applies(self) -> bool {
+        self.0 & Self::APPLIES != 0
     }
 
     pub(crate) fn term(self) -> u64 {

@@ -1,5 +1,6 @@
 //! A node's handling of other nodes' pushes on the channel.
 
+use core::cell::Cell;
 use core::task::Poll;
 
 use super::log::Store;
@@ -10,6 +11,7 @@ use crate::engine::Subscriber;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::{Position, PushNews};
+use crate::table::words::fail;
 
 /// Returns the subscriber of a node.
 fn ear_of(node: &Node) -> Subscriber<'static, 'static> {
@@ -167,6 +169,36 @@ fn a_total_that_may_include_a_sent_batch_waits_for_the_answer() {
         assert_eq!(nodes.iter().map(|it| it.rate(b"a")).max(), Some(hits(11)));
         assert_eq!(nodes[0].rate(b"a"), hits(11));
     }
+}
+
+#[test]
+fn a_listener_that_was_stopped_overwrites_nothing_newer() {
+    thread_local! {
+        static NODES: Cell<Option<&'static [Node]>> = const { Cell::new(None) };
+    }
+    // Meanwhile, the total becomes another one and what it was before, and a sync records that.
+    let meanwhile = |point| {
+        if let ("remote.hearing", Some(nodes)) = (point, NODES.take()) {
+            nodes[1].hit(b"a", hits(-5));
+            nodes[1].sync().unwrap();
+            nodes[0].sync().unwrap();
+        }
+    };
+    let (store, nodes) = ready(2);
+    let nodes: &[Node] = Box::leak(nodes.into_boxed_slice());
+    let mut subscription = ear_of(&nodes[0]);
+    nodes[1].hit(b"a", hits(10));
+    nodes[1].sync().unwrap();
+    nodes[0].sync().unwrap();
+    nodes[1].hit(b"a", hits(5));
+    nodes[1].sync().unwrap();
+    NODES.set(Some(nodes));
+    fail::observe(Some(meanwhile));
+    recv(&nodes[0], &mut subscription, &store);
+    fail::observe(None);
+    assert!(NODES.take().is_none());
+    nodes[0].sync().unwrap();
+    assert_eq!(nodes[0].rate(b"a"), hits(10));
 }
 
 #[test]
