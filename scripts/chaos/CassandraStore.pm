@@ -93,6 +93,8 @@ sub start {
     my $is_new = !-d "$self->{dir}/data";
     $self->launch('start', qw(--durable --auth --heap 256m --address), HOST, '--port', $self->{port});
     return if !$is_new;
+    # Cassandra accepts connections before it has created its first user.
+    $self->ready;
     $self->ask("CREATE ROLE ${\ USER} WITH LOGIN = true AND PASSWORD = '$self->{password}'");
     $self->ask("GRANT $_ ON ALL KEYSPACES TO ${\ USER}") for qw(CREATE SELECT MODIFY);
 }
