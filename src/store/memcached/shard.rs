@@ -257,12 +257,12 @@ impl<'a> ShardSession<'a> {
         };
         let mut items = Vec::new();
         for (((size, window), new), page) in windows.into_iter().zip(pages) {
-            let mut page = page.value.and_then(|it| IndexPage::parse(&it));
+            let page = page.value.and_then(|it| IndexPage::parse(&it));
             if page.is_none() && next.windows.contains_key(&(size.bits(), window)) {
                 return Ok(None);
             }
             let row = next.windows.entry((size.bits(), window)).or_default();
-            let (mut page, mut longest) = (page.take().unwrap_or_default(), Duration::ZERO);
+            let (mut page, mut longest) = (page.unwrap_or_default(), Duration::ZERO);
             for (key, life) in new {
                 // As long as that, an item is kept.
                 if life > CLOCK_MARGIN && page.0.iter().any(|it| it == key) {
