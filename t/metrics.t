@@ -158,7 +158,7 @@ Allow: GET, HEAD
     location = /metrics {
         ratelimit_metrics;
     }
---- wait: 1
+--- wait: 3
 --- request eval
 ["HEAD /metrics", "GET /metrics"]
 --- response_body_like eval
