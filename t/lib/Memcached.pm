@@ -189,14 +189,29 @@ use constant SHARDS => 4;
 # Returns the epochs of all shards, as one word.
 sub epoch {
     my ($self, $namespace) = @_;
-    my @epochs = map { $_ // '' } $self->epochs($namespace);
-    return (grep { length } @epochs) ? "@epochs" : undef;
+    my @epochs = map { $_->{epoch} // () } $self->heads($namespace);
+    return @epochs ? "@epochs" : undef;
 }
 
-sub epochs {
+# Returns the heads of all shards: the epoch, the number of the last transaction, and its writes by the names of their items.
+sub heads {
     my ($self, $namespace) = @_;
-    my @heads = $self->get(map { "$self->{prefix}/$namespace/$_/head" } 0 .. SHARDS - 1);
-    return map { defined ? unpack 'H16', $_ : undef } @heads;
+    my $shard = 0;
+    return map {
+        my %head = (prefix => "$self->{prefix}/$namespace/" . $shard++ . '/');
+        if (defined) {
+            (@head{qw(epoch number)}, my ($nodes, $windows, $writes)) = unpack 'H16 Q>4', $_;
+            my $rest = substr $_, 8 * (5 + 5 * $nodes + 4 * $windows);
+            for (1 .. $writes) {
+                my (undef, $of_name, $of_value) = unpack 'Q>3', $rest;
+                my ($name, $value) = unpack "x24 a$of_name a$of_value", $rest;
+                $head{writes}{$name} = $value;
+                substr $rest, 0, 24 + $of_name + $of_value, '';
+            }
+            $head{prefix} .= "$head{epoch}/";
+        }
+        \%head;
+    } $self->get(map { "$self->{prefix}/$namespace/$_/head" } 0 .. SHARDS - 1);
 }
 
 # Returns the name of an item.
@@ -206,21 +221,29 @@ sub name {
     return $prefix . '#' . (sha256_base64($name) =~ tr{+/}{-_}r);
 }
 
-# Returns the values of items that transactions wrote, without the numbers of those.
-sub written { my ($self, @names) = @_; return map { defined ? s/\A\d+ //sr : undef } $self->get(@names) }
+# Returns the values of items of a shard by their names after the epoch. A write of the last transaction that is not done yet
+# counts as done, as for nodes.
+sub written {
+    my ($self, $head, @names) = @_;
+    my @items = $self->get(map { name($head->{prefix}, $_) } @names);
+    return map {
+        my ($number, $value) = (shift @items // '') =~ /\A(\d+) (.*)\z/s;
+        ($number // -1) < $head->{number} ? $head->{writes}{$_} // $value : $value;
+    } @names;
+}
 
 # Returns the sums of the windows `size` (in milliseconds; all without), by keys.
 sub totals {
     my ($self, $namespace, $size) = @_;
-    my ($shard, %totals) = (0);
-    for my $epoch ($self->epochs($namespace)) {
-        my $prefix = "$self->{prefix}/$namespace/" . $shard++ . '/' . ($epoch // next) . '/';
-        for my $name (grep { /\A\Q$prefix\Ei\// } $self->names) {
-            my ($of, $window) = $name =~ m{/i/(\d+)/(\d+)/\d+\z} or die "a page has the name $name\n";
+    my %totals;
+    for my $head (grep { $_->{epoch} } $self->heads($namespace)) {
+        my %pages = map { $_ => 1 } grep {m{^i/}} keys %{$head->{writes}}, map { s/^\Q$head->{prefix}//r } $self->names;
+        for my $page (keys %pages) {
+            my ($of, $window) = $page =~ m{\Ai/(\d+)/(\d+)/\d+\z} or die "a page has the name $page\n";
             next if defined $size && $of != $size;
-            my ($page) = $self->written($name);
-            my @keys   = unpack 'x8 (Q>/a)*', $page // next;
-            my @counts = $self->written(map { name($prefix, "c/$of/$window/$_") } @keys);
+            my ($keys) = $self->written($head, $page);
+            my @keys   = unpack 'x8 (Q>/a)*', $keys // next;
+            my @counts = $self->written($head, map {"c/$of/$window/$_"} @keys);
             for my $key (@keys) { $totals{$key} += (shift(@counts) // 0) / 1000 }
         }
     }
