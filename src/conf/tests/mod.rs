@@ -38,7 +38,7 @@ use super::words::nginx::Nginx as _;
 use super::words::text::Amount;
 
 /// A title, a text, and the expected lines, which [`of_build`] adapts to the build.
-type Row = (&'static str, &'static str, &'static str);
+type Row<'t> = (&'t str, &'t str, &'t str);
 
 /// A row with files between title and text.
 type FileRow = (&'static str, &'static [(&'static str, &'static [u8])], &'static str, &'static str);
@@ -47,26 +47,26 @@ const ZONE: &str = "ratelimit_zone zone=counters:1m;";
 const STORE: &str = "ratelimit_store main { strategy redis; }";
 
 /// Checks rows whose texts are the content of `http`.
-fn check(rows: &[Row]) {
+fn check(rows: &[Row<'_>]) {
     check_within("", "", rows);
 }
 
 /// Checks rows whose texts are the content of a `server`, beside a zone.
-fn check_in_server(rows: &[Row]) {
+fn check_in_server(rows: &[Row<'_>]) {
     check_within(&format!("{ZONE} server {{ "), "\n}", rows);
 }
 
 /// Checks rows whose texts are the block of the namespace `api`.
-fn check_in_namespace(rows: &[Row]) {
+fn check_in_namespace(rows: &[Row<'_>]) {
     check_within(&format!("{ZONE} {STORE} ratelimit_namespace api {{ "), "\n}", rows);
 }
 
 /// Checks rows whose texts are the block of the store `main`.
-fn check_in_store(rows: &[Row]) {
+fn check_in_store(rows: &[Row<'_>]) {
     check_within(&format!("{ZONE} ratelimit_store main {{ "), "\n}", rows);
 }
 
-fn check_within(before: &str, after: &str, rows: &[Row]) {
+fn check_within(before: &str, after: &str, rows: &[Row<'_>]) {
     for (title, text, told) in rows {
         let text = format!("{before}{text}{after}");
         assert_eq!(told_of(&text, &[]), of_build(told), "{title}");

@@ -4,12 +4,10 @@ mod blocks;
 #[cfg(feature = "cassandra")]
 mod cassandra;
 mod credentials;
-#[cfg(feature = "etcd")]
-mod etcd;
-#[cfg(feature = "memcached")]
-mod memcached;
 mod redis_and_postgres;
 mod tls;
+#[cfg(any(feature = "etcd", feature = "memcached"))]
+mod values;
 
 use super::{check_in_store, kinds, told_of};
 
