@@ -156,3 +156,22 @@ pub async fn a_position_ahead_is_behind<F: LogFixture>(fixture: &F) {
     two.number = 1;
     assert!(two.fetch().await.is_empty());
 }
+
+pub async fn of_changes_at_the_same_time_each_is_applied_once<F: LogFixture>(fixture: &F) {
+    let mut nodes = Vec::new();
+    for _ in 0..8 {
+        nodes.push(Node::join(fixture.connect(), shard("api")).await);
+    }
+    let pushes = nodes.iter_mut().map(async |node| {
+        for _ in 0..10 {
+            node.push(vec![hits("a", 1), hits("b", 2)]).await;
+        }
+    });
+    all_at_once(pushes.collect()).await;
+    let all = nodes[0].read_all(&[(MINUTE, 7)]).await;
+    assert_eq!(totals(&all), pairs(&[("a", 80), ("b", 160)]));
+    for node in &mut nodes {
+        node.fetch().await;
+        assert!(node.fetch().await.is_empty());
+    }
+}

@@ -132,6 +132,7 @@ macro_rules! conformance_tests {
             changes::a_node_without_a_position_is_behind,
             changes::a_position_that_is_forgotten_is_behind,
             changes::a_position_ahead_is_behind,
+            changes::of_changes_at_the_same_time_each_is_applied_once,
         }
     };
     ($fixture:ty, Channel) => {

@@ -1,7 +1,6 @@
-//! A full server, leases that are gone, and nodes that change a shard at the same time.
+//! A full server, and leases that are gone.
 
 use super::*;
-use crate::testing::conformance::all_at_once;
 
 #[test]
 fn a_full_server_refuses_until_there_is_room() {
@@ -50,28 +49,5 @@ fn a_lease_that_is_gone_is_replaced() {
         node.store.push_diffs(&node.shard, &batch, 500).await.unwrap();
         let all = node.read_all(&[(MINUTE, 7)]).await;
         assert_eq!(totals(&all), pairs(&[("a", 2)]));
-    });
-}
-
-#[test]
-fn of_changes_at_the_same_time_each_is_applied_once() {
-    let server = Server::start(&[]);
-    block_on(async {
-        let mut nodes = Vec::new();
-        for _ in 0..8 {
-            nodes.push(Node::join(connect(&server), shard("api")).await);
-        }
-        let pushes = nodes.iter_mut().map(async |node| {
-            for _ in 0..10 {
-                node.push(vec![hits("a", 1), hits("b", 2)]).await;
-            }
-        });
-        all_at_once(pushes.collect()).await;
-        let all = nodes[0].read_all(&[(MINUTE, 7)]).await;
-        assert_eq!(totals(&all), pairs(&[("a", 80), ("b", 160)]));
-        for node in &mut nodes {
-            node.fetch().await;
-            assert!(node.fetch().await.is_empty());
-        }
     });
 }

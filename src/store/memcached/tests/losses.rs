@@ -1,8 +1,7 @@
-//! A full server, items that are evicted, writers that stop halfway, and nodes that change a shard at the same time.
+//! A full server, items that are evicted, and writers that stop halfway.
 
 use super::*;
 use crate::store::memcached::shard::{DoneTransactions, ShardSession};
-use crate::testing::conformance::all_at_once;
 
 #[test]
 fn a_full_server_refuses_and_keeps_all_or_nothing() {
@@ -130,28 +129,5 @@ fn a_writer_that_comes_late_changes_nothing() {
         });
         connection.await.unwrap();
         assert_eq!(totals(&node.read_all(&[(MINUTE, 7)]).await), pairs(&[("a", 2)]));
-    });
-}
-
-#[test]
-fn of_changes_at_the_same_time_each_is_applied_once() {
-    let server = Server::start(&[]);
-    block_on(async {
-        let mut nodes = Vec::new();
-        for _ in 0..8 {
-            nodes.push(Node::join(connect(&server), shard("api")).await);
-        }
-        let pushes = nodes.iter_mut().map(async |node| {
-            for _ in 0..10 {
-                node.push(vec![hits("a", 1), hits("b", 2)]).await;
-            }
-        });
-        all_at_once(pushes.collect()).await;
-        let all = nodes[0].read_all(&[(MINUTE, 7)]).await;
-        assert_eq!(totals(&all), pairs(&[("a", 80), ("b", 160)]));
-        for node in &mut nodes {
-            node.fetch().await;
-            assert!(node.fetch().await.is_empty());
-        }
     });
 }
