@@ -67,7 +67,7 @@ impl MemcachedLink {
         let attempt = async |server: &ServerAddress| {
             let open = async |greeting: &Greeting| {
                 let stream = stream::open(access, server, greeting).await?;
-                let mut connection = MetaConnection::new(stream);
+                let mut connection = MetaConnection::new(stream, access.has_tls());
                 let version = begin(&mut connection, &access.credentials).await?;
                 Ok((connection, version))
             };

@@ -13,11 +13,16 @@ const LARGEST: u64 = 1 << 20;
 /// Most bytes of a line.
 const LONGEST_LINE: u64 = 2048;
 
-/// Commands that are sent at once.
+/// Most bytes of commands that are sent over TLS before their replies are received. Some servers leave commands that
+/// they have received unanswered until more bytes arrive.
+const MOST_AT_ONCE: usize = 12 << 10;
+
+/// Commands that are sent together.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     bytes: Vec<u8>,
-    count: usize,
+    /// The end of each command.
+    ends: Vec<usize>,
 }
 
 /// The condition of a write.
@@ -69,34 +74,52 @@ impl Requests {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.count == 0
+        self.ends.is_empty()
     }
 
     fn add(&mut self, parts: &[&[u8]]) {
         self.bytes.extend(parts.iter().copied().flatten());
-        self.count = self.count.saturating_add(1);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Returns groups of commands, each with its number of commands. A group has at most `most` bytes, or one command.
+    fn groups(&self, most: usize) -> impl Iterator<Item = (&[u8], usize)> {
+        let (mut start, mut ends) = (0, &*self.ends);
+        core::iter::from_fn(move || {
+            let first = start;
+            let fitting = ends.partition_point(|end| end.saturating_sub(first) <= most).max(1);
+            let group;
+            (group, ends) = ends.split_at_checked(fitting)?;
+            start = *group.last()?;
+            Some((self.bytes.get(first..start)?, fitting))
+        })
     }
 }
 
 /// A connection that speaks memcached's text protocol.
-pub(super) struct MetaConnection(BufReader<Box<dyn ByteStream>>);
+pub(super) struct MetaConnection {
+    stream: BufReader<Box<dyn ByteStream>>,
+    /// Most bytes of commands without replies.
+    most_at_once: usize,
+}
 
 impl MetaConnection {
-    pub(super) fn new(stream: Box<dyn ByteStream>) -> MetaConnection {
-        MetaConnection(BufReader::new(stream))
+    pub(super) fn new(stream: Box<dyn ByteStream>, has_tls: bool) -> MetaConnection {
+        let most_at_once = if has_tls { MOST_AT_ONCE } else { usize::MAX };
+        MetaConnection { stream: BufReader::new(stream), most_at_once }
     }
 
     /// Returns whether the server has neither closed the connection nor sent anything since the last reply.
     pub(super) fn is_idle(&mut self) -> bool {
-        self.0.buffer().is_empty() && is_silent(&mut **self.0.get_mut())
+        self.stream.buffer().is_empty() && is_silent(&mut **self.stream.get_mut())
     }
 
     /// Sends a command, and data after it. Returns the line of the reply.
     pub(super) async fn ask(&mut self, request: &str) -> Result<String, Failure> {
         let reply = async {
-            self.0.write_all(request.as_bytes()).await?;
-            self.0.flush().await?;
-            line(&mut self.0).await
+            self.stream.write_all(request.as_bytes()).await?;
+            self.stream.flush().await?;
+            line(&mut self.stream).await
         };
         reply.await.map_err(failed)
     }
@@ -106,21 +129,23 @@ impl MetaConnection {
         &mut self,
         requests: &Requests,
     ) -> Result<Vec<MetaReply>, Failure> {
-        let (reader, mut writer) = split(&mut self.0);
+        let (reader, mut writer) = split(&mut self.stream);
         let mut reader = BufReader::new(reader);
-        // Both at once, since a server that cannot send its replies does not receive.
-        let write = async {
-            writer.write_all(&requests.bytes).await.map_err(failed)?;
-            writer.flush().await.map_err(failed)
-        };
-        let read = async {
-            let mut replies = Vec::with_capacity(requests.count);
-            for _ in 0..requests.count {
-                replies.push(reply(&mut reader).await?);
-            }
-            Ok(replies)
-        };
-        let (replies, ()) = try_join(read, write).await?;
+        let mut replies = Vec::with_capacity(requests.ends.len());
+        for (bytes, count) in requests.groups(self.most_at_once) {
+            // Both at once, since a server that cannot send its replies does not receive.
+            let write = async {
+                writer.write_all(bytes).await.map_err(failed)?;
+                writer.flush().await.map_err(failed)
+            };
+            let read = async {
+                for _ in 0..count {
+                    replies.push(reply(&mut reader).await?);
+                }
+                Ok(())
+            };
+            try_join(read, write).await?;
+        }
         match reader.buffer() {
             b"" => Ok(replies),
             rest => Err(misunderstood(&rest.escape_ascii().to_string())),

@@ -1,10 +1,14 @@
 //! Users, and the words about them in errors.
 
 use super::*;
+use crate::store::contract::options::StoreOptions;
 use crate::store::contract::options::{Credentials, Secret};
+use crate::store::memcached::link::MemcachedLink;
 use crate::store::memcached::options::MemcachedOptions;
+use crate::store::memcached::wire::{Expected, MetaReply, Requests};
+use crate::testing::certificates::{Authority, trusting};
 use crate::testing::memcached::{PREFIX, with_users};
-use crate::testing::server_tests::options;
+use crate::testing::server_tests::{Served as _, options};
 
 fn as_user(server: &Server, username: &str, password: &str) -> Memcached {
     let secret = |text: &str| Secret::parse(text.as_bytes());
@@ -37,4 +41,19 @@ fn who_has_no_right_is_denied_and_passwords_are_not_shown() {
     let expected = "denies access (authentication is not enabled)";
     assert!(error.to_string().ends_with(expected), "{error}");
     assert!(open_server.names().is_empty());
+}
+
+#[test]
+fn many_commands_at_once_are_answered_over_tls() {
+    let authority = Authority::new();
+    let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), false);
+    let options = StoreOptions { tls: Some(trusting(&authority)), ..options(&[server.address()]) };
+    let mut link = MemcachedLink::new(&options);
+    let mut requests = Requests::default();
+    for number in 0..40 {
+        let value = [b'x'; 1000];
+        requests.set(format!("rl/{number}").as_bytes(), &value, 0, Expected::Missing);
+    }
+    let replies = block_on(link.exchange(async |it| it.exchange(&requests).await));
+    assert_eq!(replies, Ok(vec![MetaReply::Done; 40]));
 }

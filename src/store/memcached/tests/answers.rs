@@ -27,7 +27,7 @@ async fn replies(
     for _ in 0..count {
         requests.set(b"name", b"value", 0, Expected::Missing);
     }
-    let replies = MetaConnection::new(Box::new(ours)).exchange(&requests).await;
+    let replies = MetaConnection::new(Box::new(ours), false).exchange(&requests).await;
     writing.await.unwrap();
     replies
 }
