@@ -87,6 +87,8 @@ enum StoreEventKind {
     NoChannel(String),
     /// The broker was stopped, and this process has replaced it.
     OtherBroker,
+    /// The store did not confirm the last push of this namespace before the process ended.
+    Unconfirmed(String),
 }
 
 impl WatchedStore {
@@ -154,6 +156,11 @@ impl WatchedStore {
         self.event(StoreEventKind::OtherIdentity)
     }
 
+    /// Creates the event that hits of a namespace may be lost with a process that ends.
+    pub fn unconfirmed(self: &Arc<Self>, namespace: &str) -> StoreEvent {
+        self.event(StoreEventKind::Unconfirmed(namespace.to_owned()))
+    }
+
     fn event(self: &Arc<Self>, kind: StoreEventKind) -> StoreEvent {
         StoreEvent { store: self.clone(), kind }
     }
@@ -167,7 +174,8 @@ impl StoreEvent {
             | StoreEventKind::Lost(_)
             | StoreEventKind::Back
             | StoreEventKind::OtherIdentity
-            | StoreEventKind::OtherBroker => Severity::Error,
+            | StoreEventKind::OtherBroker
+            | StoreEventKind::Unconfirmed(_) => Severity::Error,
             StoreEventKind::ClockIsOff(_) | StoreEventKind::NoChannel(_) => Severity::Warn,
             StoreEventKind::Connected(_) | StoreEventKind::ClockIsRight => Severity::Notice,
         }
@@ -205,6 +213,11 @@ impl fmt::Display for StoreEvent {
             ),
             StoreEventKind::OtherBroker => f.write_str(
                 "is asked by this worker from now on, in place of another one, which has stopped",
+            ),
+            StoreEventKind::Unconfirmed(namespace) => write!(
+                f,
+                "did not confirm the last push of namespace \"{namespace}\" in time, hits since \
+                 its last sync may be lost"
             ),
             StoreEventKind::ClockIsRight => {
                 f.write_str("has a clock that agrees with this node's again")

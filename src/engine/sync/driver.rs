@@ -75,6 +75,8 @@ pub trait SyncObserver {
     fn begin(&mut self);
     /// Called after a cycle, and after an early push or poll that failed.
     fn end(&mut self, result: &SyncResult, store: &impl Strategy);
+    /// Called when the time of the last push is over and the store has not confirmed it.
+    fn unconfirmed(&mut self) {}
 }
 
 /// No observer.
@@ -191,8 +193,11 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
         self.syncer = self.syncer.living_for(Duration::ZERO);
         let pause = async || sleep(PAUSE_OF_LAST_PUSH).await;
         let pushed = limits.run(&self.syncer, &mut self.store, &self.env, pause);
-        if let Some(result) = pushed.await {
-            self.observer.end(&result, &self.store);
+        match pushed.await {
+            Some(result) => self.observer.end(&result, &self.store),
+            // One of the users that end at the same time tells it.
+            None if self.syncer.is_last() => self.observer.unconfirmed(),
+            None => {}
         }
     }
 

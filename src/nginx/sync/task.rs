@@ -120,4 +120,9 @@ impl SyncObserver for CycleObserver {
             self.results.push([Done { number: self.number, report, waiter: None }]);
         }
     }
+
+    fn unconfirmed(&mut self) {
+        let event = self.namespace.store.unconfirmed(&self.namespace.name);
+        self.store_events.push([event]);
+    }
 }

@@ -1,6 +1,6 @@
 //! The driver: its commands, and the times of its cycles.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::num::NonZeroU64;
 use core::time::Duration;
 use std::rc::Rc;
@@ -53,6 +53,7 @@ impl Env for Ticking {
 struct Recorder {
     results: Rc<RefCell<Vec<SyncResult>>>,
     commands: UnboundedSender<SyncCommand>,
+    unconfirmed: Rc<Cell<u32>>,
 }
 
 impl SyncObserver for Recorder {
@@ -63,6 +64,17 @@ impl SyncObserver for Recorder {
         if matches!(result, Ok(report) if Report::is_whole(*report)) {
             finish(&self.commands);
         }
+    }
+
+    fn unconfirmed(&mut self) {
+        self.unconfirmed.set(self.unconfirmed.get() + 1);
+    }
+}
+
+impl Recorder {
+    fn new(commands: &UnboundedSender<SyncCommand>) -> Recorder {
+        let commands = commands.clone();
+        Recorder { results: Rc::default(), commands, unconfirmed: Rc::default() }
     }
 }
 
@@ -85,7 +97,7 @@ fn run_with<const N: usize>(
 ) -> (Vec<SyncResult>, Vec<SyncResult>) {
     let syncer = Syncer::new(node.namespace, &[size()], Duration::from_millis(LIFETIME)).unwrap();
     let (sender, mut commands) = unbounded_channel();
-    let recorder = Recorder { results: Rc::default(), commands: sender.clone() };
+    let recorder = Recorder::new(&sender);
     more.into_iter().for_each(|command| sender.send(command).ok().unwrap());
     let (answers, answered) = mpsc::channel();
     for _ in 0..callers {
@@ -120,6 +132,24 @@ fn a_tick_syncs_once_and_leaves_the_pause_after_a_failure() {
     assert_eq!(failed, [true, true, false]);
     assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 1000);
     assert!(nodes[0].time.uptime() >= began + Ticking(nodes[0].time).back_off(1));
+}
+
+#[test]
+fn a_last_push_that_the_store_does_not_confirm_is_told() {
+    for (faults, expected) in [(0, 0), (100, 1)] {
+        let (_, nodes) = cluster(1);
+        nodes[0].hit(b"a", hits(1));
+        nodes[0].faults(&vec![Fault::Before; faults]);
+        let syncer = Syncer::new(nodes[0].namespace, &[size()], Duration::from_millis(LIFETIME));
+        let (commands, _commands) = unbounded_channel();
+        let recorder = Recorder::new(&commands);
+        let (env, connect) = (Ticking(nodes[0].time), || nodes[0].strategy.clone());
+        let driver = SyncDriver::new(syncer.unwrap(), times(), env, connect, recorder.clone());
+        let limits =
+            LastPush { began: nodes[0].time.uptime(), longest: Duration::from_millis(200) };
+        LocalRuntime::new().unwrap().block_on(driver.finish(limits));
+        assert_eq!(recorder.unconfirmed.get(), expected);
+    }
 }
 
 #[test]
