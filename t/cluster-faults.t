@@ -127,8 +127,9 @@ for my $case ([QUIT => 2, 2.6, 0.9], [TERM => 1, 1.5, 0.6]) {
     subtest "$signal pushes for $time s at most, though the store takes more" => sub {
         ends_within($bound, 'it ends', sub {
             my $hits = begin_slowly($seconds);
-            my $took = $a->stop($signal eq 'TERM' ? $killed : undef, $signal);
+            my $took = $a->stop($signal eq 'TERM' ? qr/$killed|$unconfirmed/ : $unconfirmed, $signal);
             cmp_ok($took, '>=', $time, sprintf 'it takes %.1f s', $took);
+            is($a->logged($unconfirmed), 1, 'one [error]');
             stop();
             my $total = sum0(values %{$store->totals('api')});
             ok($total > 0 && $total < $hits, "$total of $hits hits are there");

@@ -16,7 +16,7 @@ use Node;
 use Test::More;
 
 our @EXPORT = qw(
-    $port @nodes $store $lost $back $killed
+    $port @nodes $store $lost $unconfirmed $back $killed
     connected access patience conf impatient synchronous stop all_know settle start_acquainted sync_now pushed_under_load totals_of_loads no_answer_was_slow
     pushes_all ends_within
 );
@@ -58,6 +58,8 @@ our @nodes = (Node->new(a => $port + 2), Node->new(b => $port + 3));
 our $store;
 
 our $lost   = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
+# A node has ended without the store.
+our $unconfirmed = qr/\[error\] .*ratelimit_store "main" did not confirm the last push of namespace "api" in time/;
 our $back   = qr/\[error\] .*ratelimit_store "main" is back/;
 our $killed = qr/\[alert\] .* exited on signal 9/;
 

@@ -75,7 +75,7 @@ pub trait SyncObserver {
     fn begin(&mut self);
     /// Called after a cycle, and after an early push or poll that failed.
     fn end(&mut self, result: &SyncResult, store: &impl Strategy);
-    /// Called when the time of the last push is over and the store has not confirmed it.
+    /// Called when the time of the last push is over and the store has not confirmed all hits.
     fn unconfirmed(&mut self) {}
 }
 
@@ -196,7 +196,9 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
         match pushed.await {
             Some(result) => self.observer.end(&result, &self.store),
             // One of the users that end at the same time tells it.
-            None if self.syncer.is_last() => self.observer.unconfirmed(),
+            None if self.syncer.is_last() && self.syncer.has_unsent(&self.env) => {
+                self.observer.unconfirmed();
+            }
             None => {}
         }
     }

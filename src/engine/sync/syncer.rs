@@ -10,7 +10,9 @@ use crate::engine::namespace::Namespace;
 use crate::policy::budget::Exchange;
 use crate::policy::window::WindowSize;
 use crate::store::contract::strategy::{LONGEST_LIFE, Strategy};
-use crate::table::{ExchangeBudget, MonotonicMillis, POSTPONED_FOR, SyncCycle, SyncState};
+use crate::table::{
+    ExchangeBudget, LookedAt, MonotonicMillis, POSTPONED_FOR, SyncCycle, SyncState,
+};
 
 /// Shortest time for which a node counts as alive; longer than a retry takes.
 const SHORTEST_LIFE: Duration = Duration::from_secs(5);
@@ -235,6 +237,17 @@ impl<'n, 'm> Syncer<'n, 'm> {
     /// Returns whether this worker was the last one of the node to sync.
     pub fn is_last(&self) -> bool {
         self.state.last_worker() == Some(self.worker)
+    }
+
+    /// Returns whether there are hits that the store has not confirmed.
+    pub fn has_unsent(&self, surroundings: &impl Env) -> bool {
+        let is_sealed = |shard: &ShardSync<'_, '_>| shard.state.sealed_records() > 0;
+        self.shards.iter().any(is_sealed)
+            || self.shards.first().is_some_and(|shard| {
+                let pending =
+                    shard.namespace.table().pending(surroundings.now(), LookedAt::BOUNDED);
+                pending.of(shard.namespace.index()) > 0
+            })
     }
 
     /// Pushes early, and fetches the other nodes' changes if something was pushed, or in any case

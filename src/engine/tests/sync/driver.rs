@@ -136,9 +136,9 @@ fn a_tick_syncs_once_and_leaves_the_pause_after_a_failure() {
 
 #[test]
 fn a_last_push_that_the_store_does_not_confirm_is_told() {
-    for (faults, expected) in [(0, 0), (100, 1)] {
+    for (hit, faults, expected) in [(1, 0, 0), (0, 100, 0), (1, 100, 1)] {
         let (_, nodes) = cluster(1);
-        nodes[0].hit(b"a", hits(1));
+        nodes[0].hit(b"a", hits(hit));
         nodes[0].faults(&vec![Fault::Before; faults]);
         let syncer = Syncer::new(nodes[0].namespace, &[size()], Duration::from_millis(LIFETIME));
         let (commands, _commands) = unbounded_channel();
