@@ -53,7 +53,7 @@ sub kinds {
         },
         # A store that loses its data loses what it decided.
         'reload that lets the store decide' => {
-            %reload, %back, weight => 3, is_open => 1, rounds => 'keeping', hold => [0.5, 2],
+            %reload, %back, weight => 3, rounds => 'keeping', hold => [0.5, 2],
             draw => sub { (Plan::a_worker(@_), change => {decides => 1}, back => {decides => 0}) },
         },
         # The former zone ends with its workers, which push what is left.

@@ -155,7 +155,7 @@ impl QuestionTask {
         store: &mut impl Decider,
         questions: &[Question],
     ) -> Result<Decided, StoreError> {
-        let node = self.namespace.counters().namespace.table().node();
+        let node = self.namespace.counters().namespace.table().decider();
         let decided = store.decide(NodeId(node), Epoch::proposed(), questions).await;
         self.is_away.set(decided.is_err());
         decided

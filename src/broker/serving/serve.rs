@@ -45,7 +45,7 @@ pub struct DecidingStore {
     pub store: Arc<WatchedStore>,
     /// Source of its deciders.
     pub source: Arc<dyn DeciderSource>,
-    /// The identity of this node.
+    /// The identity of this node's decisions.
     pub node: NodeId,
     /// The shards of its namespaces.
     pub shards: Vec<Shard>,

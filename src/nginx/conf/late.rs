@@ -119,7 +119,7 @@ impl MainConf {
             let decider = DecidingStore {
                 store: watched.clone(),
                 source: Arc::new(store.settings.clone()),
-                node: NodeId(table.node()),
+                node: NodeId(table.decider()),
                 shards: (0..shards).map(of_shard).collect(),
                 is_divided: store.is_divided(),
                 namespaces: vec![DecidedNamespace {

@@ -28,6 +28,14 @@ impl<'m> CounterTable<'m> {
         self.node_of(IdentityWord(self.parts.identity.load(Acquire)).present())
     }
 
+    /// Returns the identity of this node's decisions by stores. It is not that of its pushes: if the node changes to
+    /// a sync that fetches, it learns of decisions whose answers it did not get as it does of other nodes' hits.
+    pub fn decider(&self) -> [u64; 2] {
+        const DECIDER: u64 = 1 << 63;
+        let [high, low] = self.node();
+        [high ^ DECIDER, low]
+    }
+
     pub(crate) fn node_of(&self, identity: u32) -> [u64; 2] {
         const NODE: u8 = 255;
         let [high, low] = self.hasher.mask(b"node", NODE, 0).0;

@@ -54,7 +54,7 @@ impl MainConf {
         let mut deciding: Vec<DecidingStore> = Vec::new();
         for (number, store) in self.configuration().deciding_stores() {
             let mut namespaces = self.configuration().decided_by(number);
-            let node = namespaces.find_map(|(it, _)| Some(self.namespace(it)?.table().node()));
+            let node = namespaces.find_map(|(it, _)| Some(self.namespace(it)?.table().decider()));
             let namespaces = self.configuration().decided_by(number);
             let shards = namespaces.clone().flat_map(|(_, namespace)| {
                 let namespace: Arc<str> = namespace.name.as_ref().into();
