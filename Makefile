@@ -20,7 +20,7 @@ test: ## run one file of t/ with a quickly built module: make test T=t/limit.t [
 	scripts/dev.sh test $(NGINX) $(T)
 
 unit: ## run the Rust tests whose names contain F: make unit F=lease
-	cargo test --locked --profile checked --no-default-features --features stores,etcd,memcached,conformance,convert --lib -- $(F)
+	cargo test --locked --profile checked --no-default-features --features stores,conformance,convert --lib -- $(F)
 
 lint: ## run rustfmt, clippy, and the checks of layers and links
 	scripts/dev.sh lint

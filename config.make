@@ -1,6 +1,6 @@
 # Adds to nginx's Makefile how Cargo builds the library, and how it becomes the object that `config` links.
 #
-#   RATELIMIT_WITHOUT_CASSANDRA   if not empty: without `strategy cassandra` and its driver
+#   RATELIMIT_WITHOUT_CASSANDRA   if not empty: a light build, with Redis and PostgreSQL only
 
 case $NGX_OBJS in
     /*) ngx_rate_limiting_build=$NGX_OBJS ;;

@@ -18,7 +18,7 @@ simulate=(cargo run --quiet --locked --no-default-features --example accuracy)
 case $* in
     --quick)
         # The same build as in scripts/test.sh.
-        exec "${simulate[@]}" --profile checked --features stores,etcd,memcached,conformance,convert -- --quick
+        exec "${simulate[@]}" --profile checked --features stores,conformance,convert -- --quick
         ;;
     '') ;;
     *) die "usage: scripts/accuracy.sh [--quick]" ;;

@@ -7,8 +7,7 @@
 #   CARGO_TARGET_DIR                    the target directory, instead of target/
 #   RATELIMIT_PROFILE                   build with this profile of Cargo.toml instead of `release`,
 #                                       in a directory of that name
-#   RATELIMIT_WITHOUT_CASSANDRA         if not empty: without `strategy cassandra` and its driver
-#   RATELIMIT_WITH                      more features of Cargo.toml, separated by commas: `etcd`, `memcached`
+#   RATELIMIT_WITHOUT_CASSANDRA         if not empty: a light build, with Redis and PostgreSQL only
 #   RATELIMIT_FAIL_POINTS               if not empty: with fail points that a driver arms, for scripts/faults.sh
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -28,7 +27,6 @@ version=$(nginx_source_version "$source_dir")
 profile=${RATELIMIT_PROFILE:-release}
 features=()
 [ -z "${RATELIMIT_WITHOUT_CASSANDRA:-}" ] || features=(--no-default-features --features nginx,export-modules,redis,postgres,tls)
-[ -z "${RATELIMIT_WITH:-}" ] || features+=(--features "$RATELIMIT_WITH")
 options=()
 [ -z "${RATELIMIT_FAIL_POINTS:-}" ] || options=(-- --cfg fail_points)
 

@@ -95,7 +95,7 @@ limit=${limit:-1000/5s}
 
 # build EXAMPLE: builds it as scripts/test.sh does, and names its program in $built.
 build() {
-    cargo build --quiet --locked --profile checked --no-default-features --features stores,etcd,memcached,conformance,convert --example "$1"
+    cargo build --quiet --locked --profile checked --no-default-features --features stores,conformance,convert --example "$1"
     built=$(realpath "${CARGO_TARGET_DIR:-target}")/checked/examples/$1
 }
 

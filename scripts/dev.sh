@@ -43,7 +43,7 @@ run_test() {
 }
 
 run_lint() {
-    local features=(--no-default-features --features stores,etcd,memcached,conformance,convert,measure)
+    local features=(--no-default-features --features stores,conformance,convert,measure)
     cargo fmt --check
     scripts/check-layers.sh
     scripts/check-links.sh

@@ -47,7 +47,7 @@ if [ -z "${NGINX_BINARY:-}" ]; then
     NGINX_MODULE=$root/target/checked/lib$name.so
     NGINX_SOURCE_DIR=$tree NGINX_BUILD_DIR=$tree/objs RATELIMIT_PROFILE=checked scripts/build.sh >&2
 fi
-features=(--no-default-features --features stores,etcd,memcached,conformance,convert)
+features=(--no-default-features --features stores,conformance,convert)
 cargo build --locked --profile checked "${features[@]}" --bin ratelimit-convert
 [[ " $* " != *' cargo-test '* ]] || cargo test --locked --profile checked "${features[@]}" --no-run
 

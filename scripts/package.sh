@@ -72,9 +72,9 @@ crate_features() { [ -z "$light" ] || printf -- '--no-default-features --feature
 # debian_directory DIR PACKAGE NGINX: makes DIR/debian of contrib/debian, for a module of this name; NGINX are the packages
 # of nginx to build with.
 debian_directory() {
-    local dir=$1/debian package=$2 nginx=$3 release maintainer stores='Redis, PostgreSQL or Cassandra' summary
+    local dir=$1/debian package=$2 nginx=$3 release maintainer stores='Redis, PostgreSQL, Cassandra, memcached or etcd' summary
     summary='cluster-wide rate limiting for nginx'
-    [ -z "$light" ] || stores='Redis or PostgreSQL' summary+=' - without Cassandra'
+    [ -z "$light" ] || stores='Redis or PostgreSQL' summary+=' - with fewer datastores'
     maintainer="${DEBFULLNAME:-The authors of $name} <${DEBEMAIL:-$name@packages.invalid}>"
     # Packages for one release of Debian are older than the same for the next one.
     release=$(. /etc/os-release && printf '%s' "${VERSION_ID:+~deb$VERSION_ID}")

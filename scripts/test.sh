@@ -17,7 +17,7 @@ source "$root/scripts/test-files.sh"
 
 [ $# = 0 ] || die "usage: scripts/test.sh"
 cd "$root"
-unset NGINX_SOURCE_DIR NGINX_BUILD_DIR CARGO_TARGET_DIR RATELIMIT_PROFILE RATELIMIT_WITHOUT_CASSANDRA RATELIMIT_WITH RATELIMIT_FAIL_POINTS TEST_CASSANDRA
+unset NGINX_SOURCE_DIR NGINX_BUILD_DIR CARGO_TARGET_DIR RATELIMIT_PROFILE RATELIMIT_WITHOUT_CASSANDRA RATELIMIT_FAIL_POINTS TEST_CASSANDRA
 
 # patient COMMAND...: runs with low priority, since some tests must be on time.
 patient() {
@@ -33,10 +33,9 @@ for_second() {
     NGINX_SOURCE_DIR=$second_tree NGINX_BUILD_DIR=$second_tree/objs patient "$@"
 }
 
-# The directory is of whatever is built without optimization, so the result is kept elsewhere. Only this module has the
-# stores that are not in the default build.
+# The directory is of whatever is built without optimization, so the result is kept elsewhere.
 build_second_checked() {
-    RATELIMIT_WITH=etcd,memcached RATELIMIT_PROFILE=checked for_second scripts/build.sh
+    RATELIMIT_PROFILE=checked for_second scripts/build.sh
     mkdir -p "${second_module%/*}"
     cp "target/checked/lib$name.so" "$second_module"
 }
@@ -147,8 +146,11 @@ static_without_cassandra() {
     local others='strategy, server, username, password, password_file, database, connect_timeout, timeout, exchanges, tls, tls_verify, '
     others+='tls_name, tls_trusted_certificate, tls_certificate, tls_certificate_key, cluster, sentinel_master, '
     others+='sentinel_username, sentinel_password, prefix'
-    says_what_it_lacks "$nginx" 'strategy cassandra;' \
-        'strategy "cassandra" is not in this build: expected redis or postgres in'
+    local strategy
+    for strategy in cassandra memcached etcd; do
+        says_what_it_lacks "$nginx" "strategy $strategy;" \
+            "strategy \"$strategy\" is not in this build: expected redis or postgres in"
+    done
     for directive in datacenter consistency replication; do
         # Whatever the strategy is, and wherever it stands.
         says_what_it_lacks "$nginx" "strategy redis; $directive x;" \
@@ -196,7 +198,7 @@ step build-loom build-debian patient loom --no-run
 # and `checked` for all else, so that dependencies are compiled once.
 check build-second-checked nginx-second build_second_checked
 # All but the shell; the suite for stores is of those in examples/ too.
-features=(--no-default-features --features stores,etcd,memcached,conformance,convert)
+features=(--no-default-features --features stores,conformance,convert)
 step build-tests build-second-checked \
     patient cargo test --locked --profile checked "${features[@]}" --no-run
 step build-convert build-tests \
@@ -204,7 +206,7 @@ step build-convert build-tests \
 # Code that only measures is compiled only here.
 check clippy build-convert \
     patient cargo clippy --locked --profile checked --all-targets --no-default-features \
-    --features stores,etcd,memcached,conformance,convert,measure -- -D warnings
+    --features stores,conformance,convert,measure -- -D warnings
 # The shell is not in `cargo test`, so that there are no other targets to look at.
 check clippy-nginx "clippy nginx-debian" \
     for_debian cargo clippy --locked --profile checked --lib -- -D warnings

@@ -79,18 +79,7 @@ fn an_error_about_a_wrong_block_suggests_a_right_one() {
         ),
         (
             "prefix x; strategy postgres;",
-            match (cfg!(feature = "memcached"), cfg!(feature = "etcd")) {
-                (true, true) => {
-                    "\"prefix\" is an option of strategy redis and memcached and etcd, not of postgres"
-                }
-                (true, false) => {
-                    "\"prefix\" is an option of strategy redis and memcached, not of postgres"
-                }
-                (false, true) => {
-                    "\"prefix\" is an option of strategy redis and etcd, not of postgres"
-                }
-                (false, false) => "\"prefix\" is an option of strategy redis, not of postgres",
-            },
+            "\"prefix\" is an option of strategy redis and memcached and etcd, not of postgres",
         ),
         (
             "database main; strategy redis;",

@@ -69,25 +69,6 @@ fn a_strategy_is_a_kind_of_store() {
     ]);
 }
 
-#[cfg(not(any(feature = "etcd", feature = "memcached")))]
-#[test]
-fn some_builds_have_fewer_stores() {
-    check_in_store(&[
-        (
-            "strategy: one that this build lacks",
-            "strategy memcached;",
-            "[emerg] ratelimit_store \"main\": strategy \"memcached\" is not in this build: \
-             expected <strategies> in http.conf:1",
-        ),
-        (
-            "strategy: another one",
-            "strategy etcd;",
-            "[emerg] ratelimit_store \"main\": strategy \"etcd\" is not in this build: expected \
-             <strategies> in http.conf:1",
-        ),
-    ]);
-}
-
 #[test]
 fn a_server_has_an_address() {
     check_in_store(&[
