@@ -8,7 +8,7 @@
 #
 # The store is a Redis, unless another one is named: `cluster`, a Redis Cluster of three primaries
 # with a replica each, which nodes reach without proxies, since its servers name each other by their
-# own addresses; `postgres`; `cassandra`; `memcached` and `etcd`, for which NGINX_MODULE must be built.
+# own addresses; `postgres`; `cassandra`; `memcached`; `etcd`.
 #
 # With --older, the module is also built as it was at this commit, in target/older, and every second upgrade of a binary is
 # to that module, or back. Without it, the second nginx loads the same module.

@@ -236,11 +236,9 @@ check chaos-redis build-debian chaos "${debian[@]}" redis 216
 check chaos-postgres build-debian chaos "${debian[@]}" postgres 1241
 check chaos-cassandra "static-debian cassandra" chaos "${debian[@]}" cassandra 100
 check converge "build-debian build-tests" converge "${debian[@]}"
-check chaos-etcd build-second-checked chaos "${second[@]}" etcd 1
-check chaos-memcached build-second-checked chaos "${second[@]}" memcached 1
-# Debian's module lacks the stores of these pages.
-mapfile -t pages < <(printf '%s\n' docs/*.md | grep -vE '/(etcd|memcached).md')
-tests nginx-blocks-debian build-debian scripts/check-nginx-blocks.sh "${debian[@]}" "${pages[@]}" README.md
+check chaos-etcd static-debian chaos "${debian[@]}" etcd 1
+check chaos-memcached static-debian chaos "${debian[@]}" memcached 1
+tests nginx-blocks-debian build-debian scripts/check-nginx-blocks.sh "${debian[@]}" docs/*.md README.md
 tests nginx-blocks-second build-second-checked scripts/check-nginx-blocks.sh "${second[@]}" docs/*.md README.md
 tests binary-debian build-debian scripts/check-binary.sh release "$debian_module"
 tests binary-second build-second-checked scripts/check-binary.sh checked "$second_module"
@@ -262,10 +260,6 @@ for file in t/*.t; do
             tests "$file-second" "rustdoc cassandra" with_cassandra test_file "${second[@]}" "$file"
             # In optimized builds, nodes race at further places.
             tests "$file-debian" "static-debian cassandra" with_cassandra test_file "${debian[@]}" "$file"
-            continue
-            ;;
-        t/*-etcd.t | t/*-memcached.t)
-            tests "$file-second" build-second-checked test_file "${second[@]}" "$file"
             continue
             ;;
         t/convert*.t)

@@ -1,5 +1,5 @@
 # Tests nodes that share an etcd: the tests for any store (see lib/ConvergenceTests.pm, lib/RecoveryTests.pm and
-# lib/ChannelTests.pm). It needs a module with `strategy etcd`.
+# lib/ChannelTests.pm).
 #
 # This is a plain Perl test, because it needs several nginx instances and signals. It uses the ports
 # TEST_NGINX_PORT + 2 to + 6.

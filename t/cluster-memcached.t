@@ -1,5 +1,5 @@
 # Tests nodes that share a memcached: the tests for any store (see lib/ConvergenceTests.pm and
-# lib/RecoveryTests.pm). It needs a module with `strategy memcached`.
+# lib/RecoveryTests.pm).
 #
 # This is a plain Perl test, because it needs several nginx instances and signals. It uses the ports
 # TEST_NGINX_PORT + 2 to + 5.
