@@ -2,7 +2,7 @@
 # Stops, kills and delays a process of nginx at each fail point, in turn, under traffic, and compares the totals of the
 # store and of two nodes with a ledger of all requests after each.
 #
-#   scripts/faults.sh [--store redis|postgres|cassandra] [--seed N] [--sample N] [POINT...]
+#   scripts/faults.sh [--store redis|postgres|cassandra|memcached|etcd] [--seed N] [--sample N] [POINT...]
 #
 # A worker that is stopped (SIGSTOP) at a point goes on after another worker has pushed a hit to the store, and has asked
 # it about a request. A killed one is replaced by nginx's master. A delayed one sleeps for 0.3 s. A master that is killed
@@ -21,7 +21,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="usage: scripts/faults.sh [--store redis|postgres|cassandra] [--seed N] [--sample N] [POINT...]"
+usage="usage: scripts/faults.sh [--store redis|postgres|cassandra|memcached|etcd] [--seed N] [--sample N] [POINT...]"
 store=redis
 seed=$((RANDOM * 32768 + RANDOM))
 sample=0
@@ -36,7 +36,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[[ $seed =~ ^[0-9]+$ && $sample =~ ^[0-9]+$ && $store =~ ^(redis|postgres|cassandra)$ ]] || die "$usage"
+[[ $seed =~ ^[0-9]+$ && $sample =~ ^[0-9]+$ && $store =~ ^(redis|postgres|cassandra|memcached|etcd)$ ]] || die "$usage"
 
 need_packages perl
 need_store_packages "$store"

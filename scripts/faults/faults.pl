@@ -11,7 +11,9 @@ use Time::HiRes qw(sleep time);
 use lib $FindBin::Bin, "$FindBin::Bin/../chaos", "$FindBin::Bin/../../t/lib";
 use CassandraStore;
 use Cluster;
+use EtcdStore;
 use Load;
+use MemcachedStore;
 use Node;
 use PostgresStore;
 use RedisStore;
@@ -31,8 +33,7 @@ END { $? = $ended if $ended }
 
 my ($root, $name, $seed, $sample, @only) = @ARGV;
 srand $seed;
-my %stores  = (redis => 'RedisStore', postgres => 'PostgresStore', cassandra => 'CassandraStore');
-my $store   = $stores{$name} or die "no store $name\n";
+my $store   = ucfirst($name) . 'Store';
 my $begin   = time;
 # These stores are slow on a busy machine, and not lost. A killed worker's lease lasts for as long as its exchanges may.
 my $times   = $name eq 'redis' ? '' : 'connect_timeout 2s; timeout 1s;';
@@ -161,8 +162,8 @@ sub reach {
 # Makes the store lose all data. Living nodes restore what they have counted.
 sub flush {
     my $server = $cluster->{store};
-    return $server->{present}->cli('FLUSHALL') if $name eq 'redis';
-    return $server->{server}->flush            if $name eq 'postgres';
+    return $server->{present}->flush if $name eq 'redis';
+    return $server->{server}->flush  if $name ne 'cassandra';
     $server->ask("TRUNCATE $_") for $server->tables;
 }
 
