@@ -87,7 +87,6 @@
 # ClusterStore.pm, PostgresStore.pm, CassandraStore.pm, MemcachedStore.pm and EtcdStore.pm. A node that is killed whole loses what it
 # had not pushed; that is not among them (see t/cluster.t).
 #
-#   CHAOS_OPEN     if not empty: also with the faults of docs/reliability.md that meet an open defect
 #   PORT           the first of three ports for each node, and ten more. Default: free ones, from 17000 on
 #   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it
 #                  (empty: the module is linked in); it is not built then. --older needs NGINX_SOURCE_DIR then: see build.sh

@@ -149,8 +149,14 @@ sub end_master {
     push @{$self->{late}}, sprintf 'node %d took %.1f s to end at %s', $number, $took, $signal if $took >= $last_push{$signal};
 }
 
-# Returns the nodes that may have lost hits since the last call, in words.
-sub take_late { my ($self) = @_; return @{delete $self->{late} // []} }
+# Returns in words which hits may have been lost since the last call, with processes that ended.
+sub take_late {
+    my ($self) = @_;
+    my $before = $self->{unconfirmed} // 0;
+    $self->{unconfirmed} = () = grep {/did not confirm the last push/} $self->log_lines;
+    my $more = $self->{unconfirmed} - $before;
+    return (@{delete $self->{late} // []}, $more ? "$more last pushes of workers were not confirmed" : ());
+}
 
 # Waits for a successful cycle, of each synced namespace of a node, that begins after this call.
 sub wait_for_sync {

@@ -20,7 +20,6 @@ use List::Util qw(max none sum0);
 #   rest     the time in seconds for which its resources stay locked after its end
 #   draw     returns its random parameters as a hash; the argument is the plan
 #   takes    returns the resources that it needs; the argument is the fault
-#   is_open  whether it meets a defect that is not fixed yet: it is left out, unless CHAOS_OPEN is set
 #
 # The kinds of faults of a store are in the class of the store; see Cluster.pm.
 my %kinds = (
@@ -103,7 +102,6 @@ sub new {
     my ($class, %self) = @_;
     srand $self{seed};
     %kinds = (%kinds, NodeFaults::kinds($self{store}), $self{store}->kinds);
-    delete @kinds{grep { $kinds{$_}{is_open} } keys %kinds} if !$ENV{CHAOS_OPEN};
     delete @kinds{grep { $kinds{$_}{takes} == \&nets } keys %kinds} if !$self{store}->has_way;
     return bless {%self}, $class;
 }

@@ -479,6 +479,9 @@ impl<'m> ShardSync<'_, 'm> {
         report.clock_offset = offset(store_now, now, surroundings.now());
 
         // This node's hits first, since the totals in the answer include them.
+        if !records.is_empty() {
+            lease.run_ahead()?;
+        }
         for BatchRecord { counter, window, up_to, diff } in &records {
             let pushed = (up_to.minus(*diff), *up_to);
             table.advance_pushed(*counter, *window, pushed, &|| lease.is_held())?;
@@ -512,7 +515,7 @@ impl<'m> ShardSync<'_, 'm> {
             }
             Changes::Behind { position } => {
                 self.fetch(strategy, lease, epoch, surroundings, report).await?;
-                lease.set_position(Some(position.0))?;
+                lease.catch_up(position.0)?;
                 Ok(Next::Setback("that all is to be fetched"))
             }
         }
@@ -530,10 +533,11 @@ impl<'m> ShardSync<'_, 'm> {
         self.undo_resets(&records, &counts);
         self.count_excess(&records, surroundings.now());
         lease.confirm_applied()?;
-        match is_all || has_more {
-            true => lease.set_position(Some(position.0)),
+        match (has_more, is_all) {
+            (true, _) => lease.set_position(Some(position.0)),
+            (false, true) => lease.catch_up(position.0),
             // The next exchange returns the rest again.
-            false => Ok(()),
+            (false, false) => Ok(()),
         }
     }
 

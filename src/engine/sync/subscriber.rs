@@ -6,6 +6,9 @@
 //! answered. The answer contains everything up to its own position, so earlier totals on the
 //! channel are obsolete.
 //!
+//! While an answer has not arrived completely, the store has hits of this node that a total on the channel may lack, which
+//! is then ignored.
+//!
 //! The node's position does not change: the next exchange returns all changes again and is
 //! authoritative. So if a total arrives twice, late or never, the node only learns of it later.
 
@@ -184,7 +187,8 @@ impl HeardShard<'_, '_> {
             // A running sync may have recorded a newer total before it advanced the position; or it
             // has reached this position meanwhile.
             last_sync = state.unleased();
-            let is_new = last_sync.is_some() && self.is_new(news.epoch, news.position);
+            let is_settled = last_sync.is_some() && !state.is_ahead();
+            let is_new = is_settled && self.is_new(news.epoch, news.position);
             is_new.then(|| total.minus(ours))
         });
         let Some(last_sync) = last_sync else { return false };

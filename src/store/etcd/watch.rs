@@ -14,7 +14,7 @@ use super::key::ShardKeys;
 use super::link::{EtcdLink, EtcdSession};
 use super::wire::{self, WatchAnswer};
 use crate::store::contract::error::{Failure, StoreError};
-use crate::store::contract::strategy::{Count, Epoch, NodeId, Position, PushNews, Subscription};
+use crate::store::contract::strategy::{Epoch, NodeId, Position, PushNews, Subscription};
 use crate::store::keyed::change::{LoggedChange, PAGE};
 
 /// Longest wait for news.
@@ -56,28 +56,34 @@ impl Listener {
             if !has_more {
                 self.watch = Some(Watch::start(link, keys, revision.saturating_add(1)).await?);
             }
-            return Ok(news(subscriptions, &found));
+            return Ok(all_merged(subscriptions, &found));
         };
-        let found = match timeout(WAIT, watch.changes()).await {
-            Ok(found) => {
-                let changes = found.map_err(|fault| link.error(fault))?;
-                let of = |key: &String| {
+        let news = match timeout(WAIT, watch.changes()).await {
+            Ok(changes) => {
+                let changes = changes.map_err(|fault| link.error(fault))?;
+                let mut news = Vec::new();
+                for (key, subscription) in keys.iter().zip(subscriptions) {
                     let of_key = changes.iter().filter(|(name, _)| name == key.as_bytes());
-                    of_key.map(|(_, change)| change.clone()).collect()
-                };
-                keys.iter().map(of).collect()
+                    let of_key: Vec<_> = of_key.map(|(_, change)| change.clone()).collect();
+                    // A change that is not news is missing, and may have changed the same counters.
+                    let runs =
+                        of_key.chunk_by(|one, next| next.number == one.number.wrapping_add(1));
+                    news.extend(runs.filter_map(|run| merged(subscription, run)));
+                }
+                news
             }
             Err(_) => {
                 let (found, ..) = catch_up(link, subscriptions, &shards).await?;
+                let news = all_merged(subscriptions, &found);
                 if found.iter().flatten().any(|change| change.is_news) {
                     // The watch has missed it.
-                    return Ok(news(subscriptions, &found));
+                    return Ok(news);
                 }
-                found
+                news
             }
         };
         self.watch = Some(watch);
-        Ok(news(subscriptions, &found))
+        Ok(news)
     }
 }
 
@@ -104,33 +110,28 @@ async fn catch_up(
     Ok((reads.iter().map(parse).collect(), revision, has_more))
 }
 
-/// Returns the news for each subscription with changes.
-fn news(subscriptions: &[Subscription], found: &[Vec<LoggedChange>]) -> Vec<PushNews> {
-    let news = subscriptions.iter().zip(found).filter_map(|(subscription, changes)| {
-        let Subscription { shard, epoch, after: Position([after, _]), .. } = subscription;
-        let changes = changes.iter().filter(|it| it.number > *after);
-        let changes: Vec<_> = changes.cloned().collect();
-        let last = changes.last()?;
-        let is_of_one = changes.iter().all(|it| it.node == last.node);
-        let Epoch(word) = epoch;
-        Some(PushNews {
-            shard: shard.clone(),
-            epoch: *epoch,
-            node: if is_of_one { last.node } else { NodeId([0; 2]) },
-            position: Position([last.number, word.get()]),
-            counts: merged(&changes),
-        })
-    });
-    news.collect()
+/// Returns the news of each subscription that has changes.
+fn all_merged(subscriptions: &[Subscription], found: &[Vec<LoggedChange>]) -> Vec<PushNews> {
+    let news = subscriptions.iter().zip(found);
+    news.filter_map(|(subscription, changes)| merged(subscription, changes)).collect()
 }
 
-/// Returns the counters of changes, with their last totals.
-fn merged(changes: &[LoggedChange]) -> Vec<Count> {
-    let mut counts = BTreeMap::new();
-    for change in changes {
-        counts.extend(change.names().zip(&change.counts));
-    }
-    counts.into_values().cloned().collect()
+/// Returns the counters of a subscription's changes, with their last totals; `None` without changes after its position.
+fn merged(subscription: &Subscription, changes: &[LoggedChange]) -> Option<PushNews> {
+    let Subscription { shard, epoch, after: Position([after, _]), .. } = subscription;
+    let changes = || changes.iter().filter(|it| it.number > *after);
+    let last = changes().next_back()?;
+    let is_of_one = changes().all(|it| it.node == last.node);
+    let counts = changes().flat_map(|change| change.names().zip(&change.counts));
+    let counts: BTreeMap<_, _> = counts.collect();
+    let Epoch(word) = epoch;
+    Some(PushNews {
+        shard: shard.clone(),
+        epoch: *epoch,
+        node: if is_of_one { last.node } else { NodeId([0; 2]) },
+        position: Position([last.number, word.get()]),
+        counts: counts.into_values().cloned().collect(),
+    })
 }
 
 impl Watch {

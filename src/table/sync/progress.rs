@@ -11,8 +11,8 @@ use crate::table::words::fail::fail_point;
 use crate::table::zone::counter_table::CounterTable;
 use crate::table::zone::lease::{Lease, LeaseLost};
 use crate::table::zone::sync_slot::{
-    BatchWord, FETCH_ANEW, FIND_CHANGES, ModeWord, RepairWord, SEND_ANEW, Standing, SyncSlot,
-    VOID_RESERVES,
+    AHEAD, BatchWord, FETCH_ANEW, FIND_CHANGES, ModeWord, RepairWord, SEND_ANEW, Standing,
+    SyncSlot, VOID_RESERVES,
 };
 use crate::table::zone::sync_state::SyncState;
 
@@ -34,12 +34,13 @@ pub enum Repair {
 impl<'m> Lease<'m> {
     /// Returns the next repair.
     pub fn repair(&self) -> Repair {
-        match RepairWord(self.state.slot.repair.load(Acquire)).flags() & !FETCH_ANEW {
-            0 => Repair::None,
-            flags if flags & SEND_ANEW != 0 => {
-                Repair::SendAnew { is_lost: flags & VOID_RESERVES != 0 }
-            }
-            _ => Repair::FindChanges,
+        let flags = RepairWord(self.state.slot.repair.load(Acquire)).flags();
+        if flags & SEND_ANEW != 0 {
+            Repair::SendAnew { is_lost: flags & VOID_RESERVES != 0 }
+        } else if flags & FIND_CHANGES != 0 {
+            Repair::FindChanges
+        } else {
+            Repair::None
         }
     }
 
@@ -215,6 +216,31 @@ impl<'m> Lease<'m> {
         self.confirm_applied()
     }
 
+    /// Records that the store has acknowledged hits of this node, in changes that may be after the position. To be
+    /// called before the hits are recorded as pushed.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn run_ahead(&self) -> Result<(), LeaseLost> {
+        self.replace(&self.state.slot.repair, |word| word | AHEAD)?;
+        fail_point!("sync.ahead");
+        Ok(())
+    }
+
+    /// Sets the position like [`Lease::set_position`], to one up to which the store has all acknowledged hits of this
+    /// node.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn catch_up(&self, position: [u64; 2]) -> Result<(), LeaseLost> {
+        self.set_position(Some(position))?;
+        self.replace(&self.state.slot.repair, |word| word & !AHEAD)?;
+        fail_point!("sync.caught_up");
+        Ok(())
+    }
+
     /// Records the `sizes` of the fetched windows. Clears the position if they have changed, since
     /// the windows fetched so far are then incomplete.
     ///
@@ -276,6 +302,11 @@ impl<'m> SyncState<'m> {
         let is_at_once = first.load(Acquire) == before;
         let position = [before.checked_sub(1)?, second];
         NonZeroU64::new(epoch).filter(|_| is_at_once).map(|epoch| (epoch, position))
+    }
+
+    /// Returns whether the store may have acknowledged hits of this node in changes after the position.
+    pub fn is_ahead(&self) -> bool {
+        RepairWord(self.slot.repair.load(Acquire)).flags() & AHEAD != 0
     }
 
     /// Returns the identity of this node, as [`Lease::node`] does.

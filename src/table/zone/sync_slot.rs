@@ -99,6 +99,8 @@ pub(crate) const SEND_ANEW: u64 = 2;
 pub(crate) const FETCH_ANEW: u64 = 4;
 /// With [`SEND_ANEW`]: the store is in another epoch, and has lost its charges for reserves.
 pub(crate) const VOID_RESERVES: u64 = 8;
+/// The store has acknowledged hits of this node in changes after the position: see `Lease::run_ahead`.
+pub(crate) const AHEAD: u64 = 16;
 
 /// The state of a sync that depends on its mode. For a sync that fetches: a hash of the fetched
 /// window sizes, with the highest bit set. For one that only pushes: its [`Grants`] as a word.
@@ -236,7 +238,7 @@ impl Nonces {
     }
 }
 
-/// The word of the repairs: flags of pending repairs; 12 bits of the term in which the lease was
+/// The word of the repairs: flags of pending repairs; 11 bits of the term in which the lease was
 /// last taken from a worker that had not released it; and above them 16 bits of each left epoch,
 /// the last one lowest. A different epoch with the same 16 bits is left for no reason, which costs
 /// little.
@@ -247,7 +249,7 @@ impl RepairWord {
     pub(super) const BITS: u32 = 16;
     /// All bits below the epochs.
     const LOWEST: u64 = (1 << Self::BITS) - 1;
-    const FLAGS: u64 = FIND_CHANGES | SEND_ANEW | FETCH_ANEW | VOID_RESERVES;
+    const FLAGS: u64 = FIND_CHANGES | SEND_ANEW | FETCH_ANEW | VOID_RESERVES | AHEAD;
 
     pub(crate) fn flags(self) -> u64 {
         self.0 & Self::FLAGS

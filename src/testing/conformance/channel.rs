@@ -169,6 +169,27 @@ pub async fn a_push_without_news_is_not_heard<F: LogFixture>(fixture: &F) {
     .await;
 }
 
+pub async fn news_have_the_totals_of_their_position<F: LogFixture>(fixture: &F) {
+    let [mut one, two] = nodes(fixture).await;
+    let mut listener = Listener::of(&two);
+    listener.listens_to(&mut one).await;
+    tell(&mut one, vec![hits("a", 1)]).await;
+    one.push(vec![hits("a", 1)]).await;
+    one.fetch().await;
+    let second = one.position.expect("a position");
+    tell(&mut one, vec![hits("b", 1)]).await;
+    loop {
+        for news in listener.hear_at_least(1).await {
+            let heard = totals(&news.counts);
+            let is_old = heard.contains(&("a".into(), 1));
+            assert!(!(is_old && news.position.is_after(second)), "{news:?}");
+            if heard.contains(&("b".into(), 1)) {
+                return;
+            }
+        }
+    }
+}
+
 pub async fn a_batch_that_is_not_applied_is_not_heard<F: LogFixture>(fixture: &F) {
     let [mut one, two] = nodes(fixture).await;
     let mut listener = Listener::of(&two);

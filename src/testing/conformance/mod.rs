@@ -146,6 +146,7 @@ macro_rules! conformance_tests {
             channel::the_next_epoch_is_heard,
             channel::one_hears_of_several_namespaces,
             channel::each_position_of_news_that_come_together_is_known,
+            channel::news_have_the_totals_of_their_position,
             channel::a_listener_that_lags_hears_the_latest_totals,
         }
     };

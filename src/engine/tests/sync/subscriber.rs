@@ -202,6 +202,36 @@ fn a_listener_that_was_stopped_overwrites_nothing_newer() {
 }
 
 #[test]
+fn nothing_is_heard_while_the_store_has_more_hits_than_the_position_tells() {
+    let (store, nodes) = ready(2);
+    let [a, b] = [&nodes[0], &nodes[1]];
+    let mut subscription = ear_of(a);
+    // More counters than the store returns at once.
+    let keys: Vec<_> = (b'0'..=b'9').map(|key| [key]).collect();
+    for key in &keys {
+        b.hit(key, hits(10));
+        b.sync().unwrap();
+    }
+    // A listener that lags gets one message, with the totals of this moment.
+    let mut news = heard(&subscription, &store);
+    let counts = news.iter().flat_map(|it| it.counts.clone()).collect();
+    let news = PushNews { counts, ..news.pop().unwrap() };
+    // The batch is applied; of the changes, only the first ones arrive.
+    a.hit(&keys[0], hits(1));
+    a.faults(&[Fault::None, Fault::Before]);
+    a.sync().unwrap_err();
+    assert_eq!(subscription.note(news, a.time), None);
+    assert_eq!((a.rate(&keys[0]), a.rate(&keys[9])), (hits(11), Hits::ZERO));
+    a.sync().unwrap();
+    assert_eq!((a.rate(&keys[0]), a.rate(&keys[9])), (hits(11), hits(10)));
+    // And then the channel continues.
+    b.hit(&keys[0], hits(5));
+    b.sync().unwrap();
+    assert!(recv(a, &mut subscription, &store).is_empty());
+    assert_eq!(a.rate(&keys[0]), hits(16));
+}
+
+#[test]
 fn irrelevant_messages_are_ignored() {
     let (store, nodes) = ready(2);
     let mut subscription = ear_of(&nodes[0]);
