@@ -20,7 +20,7 @@ use Node;
 use Proxy;
 use Redis;
 use TwoNodes qw(
-    $port @nodes $store $lost $back $killed conf stop settle pushed_under_load no_answer_was_slow pushes_all
+    $port @nodes $store $lost $unconfirmed $back $killed cut_off conf stop settle pushed_under_load no_answer_was_slow pushes_all
     ends_within
 );
 
@@ -115,7 +115,7 @@ for my $case ([QUIT => 0.4], [TERM => 0.2]) {
     subtest "$signal pushes what is left to a slow store" => sub {
         pushes_all($signal, 'all is there', sub {
             my $hits = begin_slowly($seconds);
-            my $took = $a->stop($signal eq 'TERM' ? $killed : undef, $signal);
+            my $took = $a->stop(cut_off($signal), $signal);
             stop();
             return (sum0(values %{$store->totals('api')}), $hits, $took);
         });
@@ -127,7 +127,7 @@ for my $case ([QUIT => 2, 2.6, 0.9], [TERM => 1, 1.5, 0.6]) {
     subtest "$signal pushes for $time s at most, though the store takes more" => sub {
         ends_within($bound, 'it ends', sub {
             my $hits = begin_slowly($seconds);
-            my $took = $a->stop($signal eq 'TERM' ? qr/$killed|$unconfirmed/ : $unconfirmed, $signal);
+            my $took = $a->stop(cut_off($signal), $signal);
             cmp_ok($took, '>=', $time, sprintf 'it takes %.1f s', $took);
             is($a->logged($unconfirmed), 1, 'one [error]');
             stop();
@@ -312,7 +312,7 @@ subtest 'QUIT with 10,000 unsent diffs' => sub {
         $_->wait_for_first_sync for @nodes;
         my $sum = $a->load(map {"key-$_"} 1 .. 10_000)->(10_000);
         is($sum->{lost}, 0, "$sum->{200} hits");
-        my $took = $a->stop;
+        my $took = $a->stop($unconfirmed);
         stop();
         return (sum0(values %{$store->totals('api')}), $sum->{200}, $took);
     });
@@ -380,7 +380,7 @@ for my $signal (qw(QUIT TERM)) {
             # There are more keys than fit into one batch.
             my $sum = $a->load(map {"key-$_"} 1 .. 1000)->(1000);
             $proxy_a->cut_answers(1);
-            my $took = $a->stop($signal eq 'TERM' ? qr/$lost|$killed/ : $lost, $signal);
+            my $took = $a->stop(qr/$lost|${\ cut_off($signal)}/, $signal);
             stop($lost);
             return (sum0(values %{$store->totals('api')}), $sum->{200}, $took);
         });
@@ -396,7 +396,7 @@ for my $signal (qw(QUIT TERM)) {
             kill KILL => $holder;
             $proxy_a->pass;
             hits(a => 5);
-            my $took  = $a->stop(qr/$lost|$killed/, $signal);
+            my $took  = $a->stop(qr/$lost|$killed|$unconfirmed/, $signal);
             my $total = total();
             eventually(sub { $b->rate(ask => 'k') }, $total, 'as the other node knows');
             stop($lost);

@@ -168,7 +168,7 @@ subtest 'on_loss share: nodes take turns in a limit that is smaller than their n
     my ($of_a, $of_b) = @admitted{qw(a b)};
     is_deeply([grep { $_ > 1 } values %$of_a, values %$of_b], [], 'one request in each turn');
     is_deeply([grep { $of_b->{$_} } keys %$of_a], [], 'no window is the turn of both nodes');
-    stop(qr/$lost|sync_rate/);
+    stop(qr/$lost|$unconfirmed|sync_rate/);
 };
 
 done_testing();

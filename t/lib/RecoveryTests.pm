@@ -228,7 +228,7 @@ sub recovery_tests {
                 }
                 for my $node (@nodes) {
                     is($store->total(api => "of-$node->{name}"), 0, "the hits of $node->{name} are not there yet");
-                    push @took, $node->stop($signal eq 'TERM' ? $killed : undef, $signal);
+                    push @took, $node->stop(cut_off($signal), $signal);
                 }
                 return (sum0(values %{$store->totals('api')}), $counted, @took);
             });
@@ -242,7 +242,7 @@ sub recovery_tests {
                     eventually(sub { $store->total(api => 'k') }, 1, 'it was there');
                     $is_paused ? $store->pause : $store->kill;
                     $a->hit(hit => 'k');
-                    my $took = $a->stop($signal eq 'TERM' ? qr/$lost|$killed/ : $lost, $signal);
+                    my $took = $a->stop(qr/$lost|${\ cut_off($signal)}/, $signal);
                     $store->go_on if $is_paused;
                     return $took;
                 });
