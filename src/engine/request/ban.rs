@@ -93,7 +93,8 @@ impl<'m> Ban<'m> {
         let name = self.name(counted);
         let key = table.key(&name);
         if self.after > Hits::ONE {
-            let admission = Admission::Regardless(self.after);
+            // Rejections before the last ones would make a ban begin too early, since a full log merges hits.
+            let admission = Admission::Latest(self.after);
             let counted = table.add(&self.rejections, key, clock, Hits::ONE, admission);
             if MovingCount::from(counted.reading).hits < self.after {
                 return false;

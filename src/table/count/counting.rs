@@ -44,6 +44,7 @@ impl<'m> CounterTable<'m> {
             }
             Admission::Unconditional
             | Admission::Regardless(_)
+            | Admission::Latest(_)
             | Admission::Filling(_)
             | Admission::Refused => None,
         };

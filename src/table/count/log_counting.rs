@@ -118,6 +118,7 @@ impl<'m> CounterTable<'m> {
         let limit = match admission {
             Admission::Within(limit, _)
             | Admission::Regardless(limit)
+            | Admission::Latest(limit)
             | Admission::Filling(limit) => limit,
             Admission::Unconditional | Admission::Refused => Hits::MAX,
         };
@@ -128,7 +129,10 @@ impl<'m> CounterTable<'m> {
             // This process has an old time, or the clock was set back.
             now = clock.fresh();
         }
-        let view = self.view_of_log(occupant, newest, size, now)?;
+        let mut view = self.view_of_log(occupant, newest, size, now)?;
+        if let Admission::Latest(limit) = admission {
+            self.drop_oldest(occupant, &mut view, limit.minus(value))?;
+        }
         let before = MovingCount { hits: to_hits(view.hits), ..MovingCount::default() };
         if !admission.admits(size, &before.into(), value) {
             let reading = self.reading_of_log(occupant, &view, asked, size, now);
@@ -209,6 +213,30 @@ impl<'m> CounterTable<'m> {
         }
         view.hits = newest.since(view.base_sum);
         Ok(view)
+    }
+
+    /// Drops the oldest hits from a view, so far that at least `kept` are left.
+    #[cold]
+    #[inline(never)]
+    fn drop_oldest(
+        &self,
+        occupant: Occupant<'m>,
+        view: &mut LogView<'m>,
+        kept: Hits,
+    ) -> Result<(), Lost> {
+        let kept = u64::try_from(kept.thousandths()).unwrap_or_default();
+        while let Some(base) = view.base.filter(|_| !view.has_left)
+            && let Some(place) = self.next_place(occupant, base)?
+            && let Some(entry) = place.entry()?
+            && view.newest.since(entry.sum()) >= kept
+        {
+            (view.base, view.is_base_new) = (Some(place), true);
+            (view.base_sum, view.hits) = (entry.sum(), view.newest.since(entry.sum()));
+            let next = self.next_place(occupant, place)?;
+            let next = next.map(|place| place.entry()).transpose()?.flatten();
+            view.oldest = next.map_or(view.newest.time(), LogEntry::time);
+        }
+        Ok(())
     }
 
     /// Returns the last entry before which all have left the window, or one a few blocks before it.

@@ -15,6 +15,8 @@ pub enum Admission {
     Unconditional,
     /// Always count, in a log; the reading is for this limit.
     Regardless(Hits),
+    /// Always count, in a log that keeps only the latest hits, those of this limit; the reading is for this limit.
+    Latest(Hits),
     /// Always count, in a bucket, but no more than fill it to the limit; the reading is for this
     /// limit.
     Filling(Hits),
@@ -33,7 +35,7 @@ impl Admission {
             Admission::Within(hits, algorithm) => {
                 Some(NearLimit { hits, algorithm: Some(algorithm) })
             }
-            Admission::Regardless(hits) | Admission::Filling(hits) => {
+            Admission::Regardless(hits) | Admission::Latest(hits) | Admission::Filling(hits) => {
                 Some(NearLimit { hits, algorithm: None })
             }
             Admission::Unconditional | Admission::Refused => None,
@@ -45,7 +47,10 @@ impl Admission {
     pub(crate) fn admits(self, size: WindowSize, before: &Reading, value: Hits) -> bool {
         match self {
             Admission::Within(limit, algorithm) => algorithm.admits(size, before, limit, value),
-            Admission::Unconditional | Admission::Regardless(_) | Admission::Filling(_) => true,
+            Admission::Unconditional
+            | Admission::Regardless(_)
+            | Admission::Latest(_)
+            | Admission::Filling(_) => true,
             Admission::Refused => false,
         }
     }
