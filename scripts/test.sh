@@ -236,8 +236,8 @@ check chaos-redis build-debian chaos "${debian[@]}" redis 216
 check chaos-postgres build-debian chaos "${debian[@]}" postgres 1241
 check chaos-cassandra "static-debian cassandra" chaos "${debian[@]}" cassandra 100
 check converge "build-debian build-tests" converge "${debian[@]}"
-check chaos-etcd static-debian chaos "${debian[@]}" etcd 1
-check chaos-memcached static-debian chaos "${debian[@]}" memcached 1
+check chaos-etcd build-second-checked chaos "${second[@]}" etcd 1
+check chaos-memcached build-second-checked chaos "${second[@]}" memcached 1
 tests nginx-blocks-debian build-debian scripts/check-nginx-blocks.sh "${debian[@]}" docs/*.md README.md
 tests nginx-blocks-second build-second-checked scripts/check-nginx-blocks.sh "${second[@]}" docs/*.md README.md
 tests binary-debian build-debian scripts/check-binary.sh release "$debian_module"

@@ -15,6 +15,7 @@ use super::certificates::{Authority, Certificate};
 use super::conformance::{Fixture, LogFixture};
 use super::port::Port;
 use super::server_tests::{self, Served};
+use super::signal;
 use crate::store::contract::error::{Failure, StoreError};
 use crate::store::contract::options::StoreOptions;
 use crate::store::contract::server::ServerAddress;
@@ -121,9 +122,7 @@ impl Server {
 
     /// Sends the process a signal.
     pub(crate) fn signal(&self, name: &str) {
-        let mut kill = Command::new("kill");
-        kill.arg(format!("-{name}")).arg(self.process.id().to_string());
-        assert!(kill.status().unwrap().success());
+        signal::send(name, self.process.id());
     }
 
     /// Kills the server.

@@ -2,7 +2,7 @@
 //!
 //! - `table`: memory that processes share, and simulated time; `certificates`, `proxy`: for connections to servers
 //! - `model`: operations on a table, and a naive model of it; `answers`: a store whose answers a test gives
-//! - `port`: ports of servers that are started again
+//! - `port`: ports of servers that are started again; `signal`: signals to servers
 //! - `redis`, `postgres`, `cassandra`, `memcached`, `etcd`: servers that tests start
 //! - `conformance`: tests that every datastore passes; `server_tests`: tests of those that have servers
 //! - `throughput`: prints measurements
@@ -32,6 +32,8 @@ pub(crate) mod proxy;
 pub(crate) mod redis;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod server_tests;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod signal;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[cfg_attr(fuzzing, allow(dead_code, reason = "some of it is for tests only"))]
 pub(crate) mod table;

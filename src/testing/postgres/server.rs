@@ -16,6 +16,7 @@ use crate::store::contract::server::ServerAddress;
 use crate::testing::certificates::{Authority, Certificate};
 use crate::testing::conformance::block_on;
 use crate::testing::port::Port;
+use crate::testing::signal;
 
 /// A server with its own port, socket and directory. It ends when the value is dropped, or when this
 /// process ends.
@@ -220,9 +221,9 @@ impl Server {
     /// Sends a signal, such as `STOP` or `CONT`, to all processes of the server.
     pub(crate) fn signal(&self, name: &str) {
         // The main process first, so that it starts no others.
-        send(name, &self.main_process());
+        signal::send(name, self.main_process());
         for process in self.sessions() {
-            send(name, &process);
+            signal::send(name, process);
         }
     }
 
@@ -272,13 +273,6 @@ fn plain_rules() -> String {
         "host all {LOCKED} 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n\
          host replication all 127.0.0.1/32 trust\n"
     )
-}
-
-fn send(signal: &str, process: &str) {
-    let mut kill = Command::new("kill");
-    kill.args([&format!("-{signal}"), process]);
-    // The process may have ended.
-    let _ = kill.stderr(Stdio::null()).status();
 }
 
 fn spawn(dir: &Path, port: u16) -> Child {

@@ -17,6 +17,7 @@ use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisResult};
 use super::certificates::{Authority, Certificate};
 use super::port::Port;
 use super::server_tests;
+use super::signal;
 use crate::store::contract::options::{StoreOptions, TlsOptions};
 use crate::store::contract::server::ServerAddress;
 use crate::store::contract::strategy::Strategy;
@@ -189,9 +190,7 @@ impl Server {
 
     /// Sends the process a signal: `STOP`, `CONT`.
     pub(crate) fn signal(&self, name: &str) {
-        let mut kill = Command::new("kill");
-        kill.arg(format!("-{name}")).arg(self.process.id().to_string());
-        assert!(kill.status().unwrap().success());
+        signal::send(name, self.process.id());
     }
 }
 
