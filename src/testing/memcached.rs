@@ -113,6 +113,8 @@ impl Server {
                     let name = rest.split(' ').next().unwrap();
                     names.push(name.replace("%23", "#").replace("%2F", "/"));
                 }
+                // It is busy while it looks for expired items.
+                None if line.starts_with("BUSY") => return self.names(),
                 None => break,
             }
         }

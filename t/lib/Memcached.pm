@@ -193,7 +193,8 @@ sub epoch {
     return @epochs ? "@epochs" : undef;
 }
 
-# Returns the heads of all shards: the epoch, the number of the last transaction, and its writes by the names of their items.
+# Returns the heads of all shards: the epoch, the number of the last transaction, the names of all pages of the indexes, and
+# the writes of that transaction by the names of their items.
 sub heads {
     my ($self, $namespace) = @_;
     my $shard = 0;
@@ -201,7 +202,11 @@ sub heads {
         my %head = (prefix => "$self->{prefix}/$namespace/" . $shard++ . '/');
         if (defined) {
             (@head{qw(epoch number)}, my ($nodes, $windows, $writes)) = unpack 'H16 Q>4', $_;
-            my $rest = substr $_, 8 * (5 + 5 * $nodes + 4 * $windows);
+            my $rest = substr $_, 8 * (5 + 5 * $nodes);
+            for (1 .. $windows) {
+                my ($size, $window, $last) = unpack 'Q>4', substr $rest, 0, 32, '';
+                push @{$head{pages}}, map {"i/$size/$window/$_"} 0 .. $last;
+            }
             for (1 .. $writes) {
                 my (undef, $of_name, $of_value) = unpack 'Q>3', $rest;
                 my ($name, $value) = unpack "x24 a$of_name a$of_value", $rest;
@@ -237,8 +242,7 @@ sub totals {
     my ($self, $namespace, $size) = @_;
     my %totals;
     for my $head (grep { $_->{epoch} } $self->heads($namespace)) {
-        my %pages = map { $_ => 1 } grep {m{^i/}} keys %{$head->{writes}}, map { s/^\Q$head->{prefix}//r } $self->names;
-        for my $page (keys %pages) {
+        for my $page (@{$head->{pages}}) {
             my ($of, $window) = $page =~ m{\Ai/(\d+)/(\d+)/\d+\z} or die "a page has the name $page\n";
             next if defined $size && $of != $size;
             my ($keys) = $self->written($head, $page);
@@ -258,12 +262,18 @@ sub names {
     # memcached answers nothing to this command if it comes together with others.
     print $socket $self->login;
     readline $socket if $self->{login};
-    print $socket "lru_crawler metadump all\r\n";
     my @names;
-    while (defined(my $line = <$socket>)) {
-        $line =~ /\Akey=(\S+)/ or last;
-        push @names, $1 =~ s/%([0-9A-F]{2})/chr hex $1/ger;
-    }
+    my $is_whole = sub {
+        print $socket "lru_crawler metadump all\r\n";
+        @names = ();
+        while (defined(my $line = <$socket>)) {
+            # It is busy while it looks for expired items.
+            $line =~ /\Akey=(\S+)/ or return $line !~ /\ABUSY/;
+            push @names, $1 =~ s/%([0-9A-F]{2})/chr hex $1/ger;
+        }
+        return 1;
+    };
+    sleep 0.01 until $is_whole->();
     return @names;
 }
 
