@@ -26,7 +26,7 @@ sub kinds {
         },
         'delete all' => {
             %all, weight => 1, rounds => 'losing',
-            begin => sub { $_[0]{server}->flush },
+            begin => sub { $_[0]->flush },
         },
         'revoke leases' => {
             %all, weight => 1, rounds => 'losing',
@@ -101,6 +101,7 @@ sub conf {
 
 # A killed server keeps its data, unless a fault removes them.
 sub keep   { $_[0]->ready }
+sub flush  { $_[0]{server}->flush }
 sub totals { my ($self, @of) = @_; return $self->{server}->totals(@of) }
 sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
 

@@ -20,7 +20,7 @@ sub kinds {
         },
         'flush_all' => {
             %all, weight => 1, rounds => 'losing',
-            begin => sub { $_[0]{server}->flush },
+            begin => sub { $_[0]->flush },
         },
         # As if memcached needed their memory for other items.
         'evict changes' => {
@@ -77,6 +77,7 @@ sub conf {
 }
 
 sub keep   { $_[0]->ready }
+sub flush  { $_[0]{server}->flush }
 sub totals { my ($self, @of) = @_; return $self->{server}->totals(@of) }
 sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
 

@@ -155,6 +155,7 @@ sub conf {
 
 # Nothing removes data that a round must keep.
 sub keep   { $_[0]->ready }
+sub flush  { $_[0]{server}->flush }
 sub totals { my ($self, @of) = @_; return $self->{server}->totals(@of) }
 sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
 

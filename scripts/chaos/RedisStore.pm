@@ -79,6 +79,7 @@ sub new {
 sub has_way { 1 }
 sub way    { my ($self) = @_; return (to => $self->{present}{port}) }
 sub ready  { }
+sub flush  { $_[0]{present}->flush }
 sub totals { my ($self, @of) = @_; return $self->{present}->totals(@of) }
 sub total  { my ($self, @of) = @_; return $self->{present}->total(@of) }
 

@@ -137,7 +137,7 @@ sub reach {
     my ($fault, $kind)   = ("$action at $point", 'keeping');
     # Some points are reached only after a loss of the store's data, the end of a worker that holds leases, or a reload.
     my @losses = (
-        [0.7, 'a loss', sub { flush(); $kind = 'losing' }],
+        [0.7, 'a loss', sub { $cluster->{store}->flush; $kind = 'losing' }],
         [1.4, 'a kill', sub { $target->kill_worker; $target->order(1, 0, $action, $point) }],
     );
     # A master that is killed takes what its node has not restored yet with it, and no worker syncs after it.
@@ -159,14 +159,6 @@ sub reach {
     return ($process, $fault, $kind);
 }
 
-# Makes the store lose all data. Living nodes restore what they have counted.
-sub flush {
-    my $server = $cluster->{store};
-    return $server->{present}->flush if $name eq 'redis';
-    return $server->{server}->flush  if $name ne 'cassandra';
-    $server->ask("TRUNCATE $_") for $server->tables;
-}
-
 # Waits until another worker syncs and serves as the broker, while one is stopped: a hit that it counts is in the store,
 # and the store decides about a request. Then the store loses all data, and others restore it. While a master is stopped
 # in a reload, nobody syncs.
@@ -178,7 +170,7 @@ sub taken_over {
     return if $is_master;
     $node->wait_for('the push of another worker', sub { $cluster->{store}->total(api => $mark) });
     $node->wait_for('a decision', sub { $node->hit('ask-now-366d' => $mark) eq '200' });
-    flush();
+    $cluster->{store}->flush;
     $node->wait_for('the restored data', sub { $cluster->{store}->total(api => $mark) });
 }
 
