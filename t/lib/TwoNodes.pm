@@ -57,10 +57,10 @@ our @nodes = (Node->new(a => $port + 2), Node->new(b => $port + 3));
 #                       windows of a size in milliseconds
 our $store;
 
-our $lost   = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
+our $lost        = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
 our $unconfirmed = qr/\[error\] .*ratelimit_store "main" did not confirm the last push of namespace "api" in time/;
-our $back   = qr/\[error\] .*ratelimit_store "main" is back/;
-our $killed = qr/\[alert\] .* exited on signal 9/;
+our $back        = qr/\[error\] .*ratelimit_store "main" is back/;
+our $killed      = qr/\[alert\] .* exited on signal 9/;
 
 # Returns a pattern for the log of a node that may not be able to push all before it ends at this signal.
 sub cut_off { return $_[0] eq 'TERM' ? qr/$unconfirmed|$killed/ : $unconfirmed }

@@ -6,8 +6,8 @@
 //! answered. The answer contains everything up to its own position, so earlier totals on the
 //! channel are obsolete.
 //!
-//! While an answer has not arrived completely, the store has hits of this node that a total on the channel may lack, which
-//! is then ignored.
+//! After a partial answer, the store has hits of this node that a total on the channel may lack. Such
+//! a total is ignored until the rest of the answer has arrived.
 //!
 //! The node's position does not change: the next exchange returns all changes again and is
 //! authoritative. So if a total arrives twice, late or never, the node only learns of it later.
