@@ -19,6 +19,7 @@ use lib "$FindBin::Bin/lib";
 use Node;
 use Proxy;
 use Redis;
+use Stopped;
 use TwoNodes qw(
     $port @nodes $store $lost $unconfirmed $back $killed cut_off conf stop settle pushed_under_load no_answer_was_slow pushes_all
     ends_within
@@ -411,8 +412,7 @@ subtest 'the worker that syncs is stopped during its push, and wakes when anothe
     all_know();
     for my $time (1 .. 3) {
         my $holder = hold_a_push();
-        kill STOP => $holder;
-        $a->wait_for('a worker that has stopped', sub { state_of($holder) eq 'T' });
+        stop_processes($holder);
         # The response goes to the stopped worker; the other worker repeats the request.
         $proxy_a->pass;
         hits(a => 5, b => 2);

@@ -18,6 +18,7 @@ use Nginx qw(http2);
 use Node;
 use Proxy;
 use Redis;
+use Stopped;
 use TwoNodes;
 
 my ($a, $b) = @nodes;
@@ -146,7 +147,7 @@ subtest 'more is asked at once than there is room for' => sub {
     for (1 .. 4) {
         # The requests to the store have half a megabyte, in one iteration of the event loop.
         my @clients = map { $a->connection } 1 .. 80;
-        kill STOP => $worker;
+        stop_processes($worker);
         syswrite $clients[$_], "GET /hit/$_" . 'x' x 190 . " HTTP/1.0\r\n\r\n" for 0 .. $#clients;
         kill CONT => $worker;
         my %got;
@@ -198,7 +199,7 @@ subtest 'a probe that is lost is followed by another' => sub {
 
     # The worker that queries the store is stopped. The messages of the other worker fill the queue, so that
     # its probe does not fit either. The other worker is killed before it sends the probe.
-    kill STOP => $asker;
+    stop_processes($asker);
     my @clients = map { $a->connection } 1 .. 200;
     syswrite $clients[$_], "GET /hit/$_" . 'x' x 190 . " HTTP/1.0\r\n\r\n" for 0 .. $#clients;
     $a->wait_for('a timeout', sub { $a->status(hit => 'k') eq 'ERROR' });
@@ -226,7 +227,7 @@ subtest 'a worker that is stopped while it asks for all is replaced, and goes on
         my @clients = map { $a->connection } 1 .. 12;
         answers(@clients);
         my ($stopped_at, $last) = time;
-        kill STOP => $asker;
+        stop_processes($asker);
         if ($a->logged($replaces) > $replaced) {
             # On a busy machine, another worker may have replaced it just before.
             kill CONT => $asker;

@@ -5,33 +5,19 @@ package CassandraStore;
 use strict;
 use warnings;
 
-use Cql;
-use File::Temp qw(tempdir);
-use FindBin;
+use CassandraServer;
 use Node;
 use Plan;
 
 use constant {
     USER     => 'chaos',
     KEYSPACE => 'ratelimit',
-    HOST     => '127.0.0.1',
 };
-
-my $launcher = "$FindBin::Bin/../cassandra/server.sh";
-
-# Its servers end with this process.
-my $test = $$;
-my @all;
-
-END {
-    local $?;
-    if ($$ == $test) { $_->launch('kill') for @all }
-}
 
 sub kinds {
     my %all   = (takes => \&Plan::store);
     my %aside = (takes => sub { ('store shared') });
-    my ($launch, $kill) = (sub { $_[0]->start }, sub { $_[0]->launch('kill') });
+    my ($launch, $kill) = (sub { $_[0]->start }, sub { $_[0]{server}->kill });
     # A start takes long, and no other fault is undone meanwhile: a stopped worker would delay
     # clients.
     my %start = (takes => sub { (Plan::store(), map {"workers $_ shared"} 1 .. 3) });
@@ -54,7 +40,7 @@ sub kinds {
         },
         'restart empty' => {
             %start, weight => 1, rounds => 'losing', hold => [0.1, 1],
-            begin => sub { $_[0]->launch('kill'); system(qw(rm -rf), "$_[0]{dir}/data") },
+            begin => sub { $_[0]{server}->kill; system(qw(rm -rf), "$_[0]{server}{dir}/data") },
             undo  => $launch,
         },
         'restart old' => {
@@ -68,8 +54,8 @@ sub kinds {
         },
         'stop store' => {
             %all, weight => 5, rounds => 'both', hold => [0.1, 2.5],
-            begin => sub { $_[0]->signal('STOP') },
-            undo  => sub { $_[0]->signal('CONT') },
+            begin => sub { $_[0]{server}->pause },
+            undo  => sub { $_[0]{server}->go_on },
         },
         # Connected clients stay connected.
         'no login' => {
@@ -88,8 +74,7 @@ sub kinds {
 sub new {
     my ($class, %self) = @_;
     my $self = bless {%self}, $class;
-    $self->{dir} = tempdir('cassandra-XXXXXX', TMPDIR => 1, CLEANUP => 1) . '/server';
-    push @all, $self;
+    $self->{server} = CassandraServer->new(port => $self->{port}, options => [qw(--durable --auth --heap 256m)]);
     $self->start;
     return $self;
 }
@@ -97,8 +82,8 @@ sub new {
 # The store has all that it has acknowledged, whenever it is killed. Creates a user in a new one.
 sub start {
     my ($self) = @_;
-    my $is_new = !-d "$self->{dir}/data";
-    $self->launch('start', qw(--durable --auth --heap 256m --address), HOST, '--port', $self->{port});
+    my $is_new = !-d "$self->{server}{dir}/data";
+    $self->{server}->start;
     return if !$is_new;
     # Cassandra accepts connections before it has created its first user.
     $self->ready;
@@ -106,36 +91,9 @@ sub start {
     $self->ask("GRANT $_ ON ALL KEYSPACES TO ${\ USER}") for qw(CREATE SELECT MODIFY);
 }
 
-sub launch {
-    my ($self, $command, @options) = @_;
-    local $?;
-    delete $self->{session};
-    system($launcher, $command, @options, $self->{dir}) == 0 or die "$command fails\n";
-}
-
-sub signal {
-    my ($self, $signal) = @_;
-    open my $file, '<', "$self->{dir}/pid" or die "no pid: $!\n";
-    CORE::kill($signal, <$file> + 0);
-}
-
-# Returns the rows of a query; see Cql.pm.
-sub ask {
-    my ($self, $query) = @_;
-    $self->{session} //= Cql->new(host => HOST, port => $self->{port}, user => 'cassandra', password => 'cassandra');
-    my @rows = eval { $self->{session}->ask($query, 'QUORUM') };
-    return @rows if !$@;
-    delete $self->{session};
-    die "$query: $@";
-}
-
-sub tables {
-    my ($self) = @_;
-    my @rows = $self->ask("SELECT table_name FROM system_schema.tables WHERE keyspace_name = '${\ KEYSPACE}'");
-    return map {"${\ KEYSPACE}.$_->{table_name}"} @rows;
-}
-
-sub flush { my ($self) = @_; $self->ask("TRUNCATE $_") for $self->tables }
+sub ask    { my ($self, @query) = @_; return $self->{server}->ask(@query) }
+sub tables { $_[0]{server}->tables(KEYSPACE) }
+sub flush  { my ($self) = @_; $self->ask("TRUNCATE $_") for $self->tables }
 
 sub has_way { 1 }
 sub decides { 'windows' }
@@ -163,24 +121,7 @@ sub ready {
     eval { Node::wait_until(60, $answers) } or die "Cassandra does not get ready: $failure\n";
 }
 
-# Returns the counts of a namespace in the current window of this size in milliseconds.
-sub totals {
-    my ($self, $namespace, $size) = @_;
-    my %totals;
-    for my $row ($self->rows_of($namespace)) {
-        $totals{$row->{name}} += $row->{thousandths} / 1000 if !defined $size || $row->{window_size} == $size;
-    }
-    return \%totals;
-}
-
-sub total { my ($self, $namespace, $key) = @_; return $self->totals($namespace)->{$key} // 0 }
-
-sub rows_of {
-    my ($self, $namespace) = @_;
-    my $table = KEYSPACE . '.rl_counters';
-    my ($shard) = $self->ask("SELECT epoch FROM ${table}_shards WHERE namespace = '$namespace' ALLOW FILTERING");
-    return if !$shard;
-    return $self->ask("SELECT window_size, name, thousandths FROM $table WHERE epoch = $shard->{epoch} ALLOW FILTERING");
-}
+sub totals { my ($self, @of) = @_; return $self->{server}->totals(KEYSPACE . '.rl_counters', @of) }
+sub total  { my ($self, $namespace, $key) = @_; return $self->totals($namespace)->{$key} // 0 }
 
 1;

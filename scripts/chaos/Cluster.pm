@@ -16,6 +16,7 @@ use Preload;
 use Proxy;
 use Redis;
 use Shape;
+use Stopped;
 
 use constant {
     PASSWORD => 's3cret-of-chaos',
@@ -249,11 +250,11 @@ my %faults = (
     'kill worker'  => [sub { kill KILL => $_[0]->a_worker($_[1]) }, \&wait_for_workers],
     'kill workers' => [sub { kill KILL => $_[0]->node_of($_[1])->workers }, \&wait_for_workers],
     'stop worker'  => [
-        sub { kill STOP => $_[1]{stopped} = $_[0]->a_worker($_[1]) },
+        sub { stop_processes($_[1]{stopped} = $_[0]->a_worker($_[1])) },
         sub { kill CONT => $_[1]{stopped} },
     ],
     'stop workers' => [
-        sub { kill STOP => $_[0]->node_of($_[1])->workers },
+        sub { stop_processes($_[0]->node_of($_[1])->workers) },
         sub { kill CONT => $_[0]->node_of($_[1])->workers },
     ],
     'reload'                        => [\&reload_with_sync_rate, \&wait_for_reload],

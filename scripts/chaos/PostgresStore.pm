@@ -8,6 +8,7 @@ use warnings;
 use Node;
 use Plan;
 use Postgres;
+use Stopped;
 
 use constant {
     USER   => 'locked',
@@ -75,7 +76,7 @@ sub kinds {
             %all, weight => 4, rounds => 'both', hold => [0.1, 2], draw => \&a_backend,
             begin => sub {
                 my ($self, $fault) = @_;
-                kill STOP => @{$fault->{stopped}} = $self->backend($fault);
+                stop_processes(@{$fault->{stopped}} = $self->backend($fault));
             },
             undo => sub { my ($self, $fault) = @_; kill CONT => @{$fault->{stopped}} },
         },

@@ -17,6 +17,7 @@ use MemcachedStore;
 use Node;
 use PostgresStore;
 use RedisStore;
+use Stopped;
 use Target;
 use Totals;
 
@@ -164,7 +165,7 @@ sub reach {
 # in a reload, nobody syncs.
 sub taken_over {
     my ($process, $is_master) = @_;
-    $node->wait_for('a stopped process', sub { state_of($process) eq 'T' });
+    $node->wait_for('a stopped process', sub { has_stopped($process) });
     my $mark = "mark-$round";
     Cluster::hit_for_sure($node, mark => $mark);
     return if $is_master;

@@ -12,6 +12,7 @@ use Cassandra;
 use Node;
 use Postgres;
 use Redis;
+use Stopped;
 
 use constant {
     KEYS        => 1_000_000,
@@ -42,7 +43,7 @@ my @actions = (
     'kill worker' => sub { kill KILL => ($_->workers)[0] for @nodes },
     'stop worker' => sub {
         my $worker = ($nodes[0]->workers)[1];
-        kill STOP => $worker;
+        stop_processes($worker);
         sleep 5;
         kill CONT => $worker;
     },

@@ -10,6 +10,7 @@ use Cql;
 use File::Basename qw(dirname);
 use File::Path qw(remove_tree);
 use File::Temp qw(tempdir);
+use Stopped;
 
 my $launcher = dirname(__FILE__) . '/../../scripts/cassandra/server.sh';
 
@@ -69,13 +70,13 @@ sub launch {
     system($launcher, $command, @options, $self->{dir}) == 0 or die "Cassandra: $command fails: see $self->{dir}/log\n";
 }
 
-sub pause { $_[0]->signal('STOP') }
-sub go_on { $_[0]->signal('CONT') }
+sub pause { stop_processes($_[0]->pid) }
+sub go_on { CORE::kill(CONT => $_[0]->pid) }
 
-sub signal {
-    my ($self, $signal) = @_;
+sub pid {
+    my ($self) = @_;
     open my $file, '<', "$self->{dir}/pid" or die "no pid: $!\n";
-    CORE::kill($signal, <$file> + 0);
+    return <$file> + 0;
 }
 
 # Runs a query and returns its rows: see Cql.pm.

@@ -15,6 +15,7 @@ use HTTP::Tiny;
 use JSON::PP qw(decode_json encode_json);
 use MIME::Base64 qw(decode_base64 encode_base64);
 use Proxy;
+use Stopped;
 use Time::HiRes qw(sleep time);
 
 my $test = $$;    # child processes must not stop the server when they exit
@@ -105,7 +106,7 @@ sub start {
 }
 
 sub runs    { defined $_[0]{pid} }
-sub pause   { kill STOP => $_[0]{pid} }
+sub pause   { stop_processes($_[0]{pid}) }
 sub go_on   { kill CONT => $_[0]{pid} }
 sub restart { $_[0]->kill; $_[0]->start }
 

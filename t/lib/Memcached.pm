@@ -12,6 +12,7 @@ use Digest::SHA qw(sha256_base64);
 use File::Temp qw(tempdir);
 use IO::Socket::INET;
 use Proxy;
+use Stopped;
 use Time::HiRes qw(sleep time);
 
 my $test = $$;    # child processes must not stop the server when they exit
@@ -104,7 +105,7 @@ sub start {
 }
 
 sub runs  { defined $_[0]{pid} }
-sub pause { kill STOP => $_[0]{pid} }
+sub pause { stop_processes($_[0]{pid}) }
 sub go_on { kill CONT => $_[0]{pid} }
 
 # One that keeps its data has them in a file in memory, if it is stopped in order, and not in the same second.

@@ -15,7 +15,7 @@ use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(eventually name_of state_of);
+our @EXPORT = qw(eventually name_of);
 
 # Takes the name of the node, for messages, and its port.
 sub new {
@@ -235,14 +235,6 @@ sub same {
     return "@$one" eq "@$other" if ref $one eq 'ARRAY';
     return join("\0", map { $_, $one->{$_} } sort keys %$one) eq
         join("\0", map { $_, $other->{$_} } sort keys %$other);
-}
-
-# Returns the state of a process from /proc/PID/stat, such as `T` for stopped.
-sub state_of {
-    my ($pid) = @_;
-    open my $file, '<', "/proc/$pid/stat" or return '';
-    my ($state) = (<$file> // '') =~ /^\d+ \(.*\) (\S)/;
-    return $state // '';
 }
 
 1;

@@ -8,6 +8,7 @@ use warnings;
 use File::Temp qw(tempdir);
 use IO::Handle;
 use IPC::Open2;
+use Stopped;
 use Time::HiRes qw(sleep time);
 
 # The programs of the newest installed version. On Debian, they are not in the PATH.
@@ -137,20 +138,27 @@ sub end {
 }
 
 sub runs  { defined $_[0]{guard} }
-sub pause { $_[0]->signal('STOP') }
-sub go_on { $_[0]->signal('CONT') }
+# The first process starts no other one once it is stopped.
+sub pause { my ($self) = @_; stop_processes($self->main); stop_processes($self->backends) }
+sub go_on { my ($self) = @_; CORE::kill(CONT => $self->main, $self->backends) }
 
-# Sends a signal to all processes of the server.
-sub signal {
-    my ($self, $signal) = @_;
+# Returns the id of the first process of the server.
+sub main {
+    my ($self) = @_;
     open my $file, '<', "$self->{dir}/data/postmaster.pid" or die "no postmaster.pid: $!\n";
-    my ($main) = <$file> =~ /^(\d+)/;
-    CORE::kill($signal, $main);
+    return <$file> =~ /^(\d+)/ ? $1 : die "no process in postmaster.pid\n";
+}
+
+# Returns the ids of the other processes.
+sub backends {
+    my ($self) = @_;
+    my ($main, @backends) = $self->main;
     for my $stat (glob '/proc/[0-9]*/stat') {
         open my $file, '<', $stat or next;
         my ($pid, $parent) = (<$file> // '') =~ /^(\d+) \(.*\) \S (\d+)/ or next;
-        CORE::kill($signal, $pid) if $parent == $main;
+        push @backends, $pid if $parent == $main;
     }
+    return @backends;
 }
 
 sub psql {

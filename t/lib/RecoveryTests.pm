@@ -9,6 +9,7 @@ use warnings;
 use Exporter qw(import);
 use List::Util qw(sum0);
 use Node;
+use Stopped;
 use Test::More;
 use TwoNodes;
 
@@ -176,8 +177,7 @@ sub recovery_tests {
         $_->start(impatient()) for @nodes;
         my $count = 0;
         for my $worker ($a->workers) {
-            kill STOP => $worker;
-            $a->wait_for('a worker that has stopped', sub { state_of($worker) eq 'T' });
+            stop_processes($worker);
             for (1 .. 5) {
                 is($a->hit(hit => 'k'), 200, 'a hit in the other worker');
                 $count++;

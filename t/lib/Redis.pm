@@ -8,6 +8,7 @@ use warnings;
 use File::Temp qw(tempdir);
 use IO::Socket::INET;
 use IO::Socket::UNIX;
+use Stopped;
 use Time::HiRes qw(sleep time);
 
 my $test = $$;    # child processes must not stop the server when they exit
@@ -53,7 +54,7 @@ sub start {
 }
 
 sub runs      { defined $_[0]{pid} }
-sub pause     { kill STOP => $_[0]{pid} }
+sub pause     { stop_processes($_[0]{pid}) }
 sub go_on     { kill CONT => $_[0]{pid} }
 sub kill      { $_[0]->end('KILL') }
 sub stop      { $_[0]->end('TERM') }
