@@ -79,10 +79,10 @@ sub points_of_source {
     return sort { $a cmp $b } uniq map { /"(.*)"/ } @found;
 }
 
-# Returns the points that no worker of the driver's nodes reaches, with the reason.
+# Returns the points that no worker of the driver's nodes reaches with this store, with the reason.
 sub reasons {
     open my $file, '<', "$root/scripts/faults/elsewhere" or die "no list: $!\n";
-    return map { /^([a-z]\S*)\s+(.+)/ ? ($1 => $2) : () } <$file>;
+    return map { /^([a-z]\S*)\s+(\S+)\s+(.+)/ && $2 =~ /\b(?:all|$name)\b/ ? ($1 => $3) : () } <$file>;
 }
 
 # Makes requests to both nodes until a process of the first one reaches the point, and is hit there. Then compares.
