@@ -68,6 +68,8 @@ sub start {
 sub has_way { 1 }
 sub way     { my ($self) = @_; return (to => $self->{server}->server_port, push => qr{^ms \S+/head }m) }
 sub decides { 'windows' }
+# A decision takes several exchanges, and more if nodes race.
+sub decides_within { '1s' }
 
 sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' prefix rl/spare;' }
 

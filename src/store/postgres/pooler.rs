@@ -22,9 +22,9 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// Number of comparisons of both sessions. Other clients may take sessions in between, so that a
 /// single comparison misses a shared one in a third of all cases.
 const LEAST_LOOKS: usize = 3;
-/// Number of further comparisons, and their longest time.
+/// Number of further comparisons, and their longest time, which a busy machine needs.
 const MORE_LOOKS: usize = 9;
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// A session, as the server identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]

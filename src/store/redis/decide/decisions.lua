@@ -68,8 +68,8 @@ while next < #questions do
   next = next + 4 + 2 * count * counters
   -- A limit refuses if `previous * weight` is more than `(hits - to_admit - current) * size`, in
   -- integers; or equal, if the cost is zero, which requires a rate below the limit.
-  if counters == 1 and form[limits] == 1 and form[limits + 3] >= 0 and not places[form[3]].kind then
-    -- The most frequent case.
+  if counters == 1 and form[limits] == 1 and form[limits + 3] >= 0 and form[4] >= 0 and not places[form[3]].kind then
+    -- The most frequent case: neither a repair nor a refund.
     local place, cost, algorithm, hits, to_admit = places[form[3]], form[4], form[7], form[8], form[9]
     local current, previous, charged = place.current, place.previous, place.charged
     local weight, size, strictly = 0, 1, to_admit == 0 and 1 or 0

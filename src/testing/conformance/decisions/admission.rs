@@ -141,6 +141,12 @@ where
         limits: smallvec![],
         ..question("a", Fixed, 2)
     };
+    // Gives back no more than there is.
+    let limited = Question {
+        counters: smallvec![counter("a", LONGEST, -9000)],
+        limits: smallvec![limit(0, Fixed, 3000, 0)],
+        ..refund.clone()
+    };
     let one = question("a", Fixed, 2);
     for (question, answer) in [
         (&one, (vec![true], vec![1000])),
@@ -148,11 +154,14 @@ where
         (&one, (vec![false], vec![2000])),
         (&refund, (vec![], vec![1000])),
         (&one, (vec![true], vec![2000])),
+        (&limited, (vec![true], vec![0])),
+        (&one, (vec![true], vec![1000])),
     ] {
         assert_eq!(node.ask_one(question).await, answer);
+        assert_eq!(node.total(b"a").await, answer.1[0]);
     }
     let counts = other.fetch().await;
-    assert_eq!(totals(&counts), pairs(&[("a", 2)]));
+    assert_eq!(totals(&counts), pairs(&[("a", 1)]));
 }
 
 /// A store may say instead that it has lost the charges, and give none back.
