@@ -82,7 +82,7 @@ sub points_of_source {
 # Returns the points that no worker of the driver's nodes reaches with this store, with the reason.
 sub reasons {
     open my $file, '<', "$root/scripts/faults/elsewhere" or die "no list: $!\n";
-    return map { /^([a-z]\S*)\s+(\S+)\s+(.+)/ && $2 =~ /\b(?:all|$name)\b/ ? ($1 => $3) : () } <$file>;
+    return map { /^([a-z]\S*)\s+(?:\S+,)?(?:all|$name)(?:,\S+)?\s+(\S.*)/ ? ($1 => $2) : () } <$file>;
 }
 
 # Makes requests to both nodes until a process of the first one reaches the point, and is hit there. Then compares.
