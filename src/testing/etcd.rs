@@ -11,6 +11,7 @@ use std::thread;
 
 use super::certificates::{Authority, Certificate, trusting};
 use super::conformance::{Fixture, LogFixture};
+use super::dir::new_dir_in_memory;
 use super::port::Port;
 use super::server_tests::{self, Served};
 use super::signal;
@@ -37,7 +38,7 @@ const READY: [&str; 2] = ["serving insecure client", "serving client"];
 impl Server {
     /// Starts a server, which is ready then. `arguments` follow those that all have.
     pub(crate) fn start(arguments: &[&str]) -> Server {
-        Server::start_in(new_dir(), arguments)
+        Server::start_in(new_dir_in_memory("etcd"), arguments)
     }
 
     fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
@@ -142,17 +143,6 @@ fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
 }
 
 /// Creates a directory in memory, since an etcd waits for its disk with each change.
-fn new_dir() -> PathBuf {
-    static STARTED: AtomicU64 = AtomicU64::new(0);
-    let number = STARTED.fetch_add(1, Ordering::Relaxed);
-    let name = format!("ratelimit-etcd-{}-{number}", std::process::id());
-    let memory = PathBuf::from("/dev/shm");
-    let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
-    let dir = parent.join(name);
-    fs::create_dir_all(&dir).unwrap();
-    dir
-}
-
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -300,7 +290,7 @@ impl Served for Server {
         certificate: &Certificate,
         wants_certificates: bool,
     ) -> Server {
-        let dir = new_dir();
+        let dir = new_dir_in_memory("etcd");
         certificate.write(authority, &dir);
         let files = ["--cert-file", "certificate.pem", "--key-file", "key.pem"];
         let of_clients = ["--client-cert-auth", "--trusted-ca-file", "roots.pem"];

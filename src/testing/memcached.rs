@@ -1,7 +1,6 @@
 //! memcached servers that tests start.
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -13,6 +12,7 @@ use std::thread;
 
 use super::certificates::{Authority, Certificate};
 use super::conformance::{Fixture, LogFixture};
+use super::dir::new_dir_in_memory;
 use super::port::Port;
 use super::server_tests::{self, Served};
 use super::signal;
@@ -40,7 +40,7 @@ const MEMORY: &str = "--memory-file=memory";
 impl Server {
     /// Starts a server, which is ready then. `arguments` follow those that all have.
     pub(crate) fn start(arguments: &[&str]) -> Server {
-        Server::start_in(new_dir(), arguments)
+        Server::start_in(new_dir_in_memory("memcached"), arguments)
     }
 
     fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
@@ -162,17 +162,6 @@ fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
         })
 }
 
-fn new_dir() -> PathBuf {
-    static STARTED: AtomicU64 = AtomicU64::new(0);
-    let number = STARTED.fetch_add(1, Ordering::Relaxed);
-    let name = format!("ratelimit-memcached-{}-{number}", std::process::id());
-    let memory = PathBuf::from("/dev/shm");
-    let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
-    let dir = parent.join(name);
-    fs::create_dir_all(&dir).unwrap();
-    dir
-}
-
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -183,7 +172,7 @@ impl Drop for Server {
 
 /// Starts a server with these users: lines with a name, a colon and a password.
 pub(crate) fn with_users(users: &str) -> Server {
-    let dir = new_dir();
+    let dir = new_dir_in_memory("memcached");
     fs::write(dir.join("users"), users).unwrap();
     Server::start_in(dir, &["--auth-file=users"])
 }
@@ -295,7 +284,7 @@ impl Served for Server {
         certificate: &Certificate,
         wants_certificates: bool,
     ) -> Server {
-        let dir = new_dir();
+        let dir = new_dir_in_memory("memcached");
         certificate.write(authority, &dir);
         let files = "ssl_chain_cert=certificate.pem,ssl_key=key.pem,ssl_ca_cert=roots.pem";
         let mode = if wants_certificates { 2 } else { 0 };

@@ -2,7 +2,7 @@
 //!
 //! - `table`: memory that processes share, and simulated time; `certificates`, `proxy`: for connections to servers
 //! - `model`: operations on a table, and a naive model of it; `answers`: a store whose answers a test gives
-//! - `port`: ports of servers that are started again; `signal`: signals to servers
+//! - `port`: ports of servers that are started again; `dir`: their directories; `signal`: signals to them
 //! - `redis`, `postgres`, `cassandra`, `memcached`, `etcd`: servers that tests start
 //! - `conformance`: tests that every datastore passes; `server_tests`: tests of those that have servers
 //! - `throughput`: prints measurements
@@ -15,6 +15,8 @@ pub(crate) mod cassandra;
 pub(crate) mod certificates;
 #[cfg(all(any(test, feature = "conformance"), not(loom)))]
 pub mod conformance;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod dir;
 #[cfg(all(test, feature = "etcd", not(loom)))]
 pub(crate) mod etcd;
 #[cfg(all(test, feature = "memcached", not(loom)))]

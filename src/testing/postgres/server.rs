@@ -1,6 +1,5 @@
 //! Postgres servers that tests start.
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +15,7 @@ use crate::store::contract::server::ServerAddress;
 use crate::testing::certificates::{Authority, Certificate};
 use crate::testing::conformance::block_on;
 use crate::testing::port::Port;
-use crate::testing::signal;
+use crate::testing::{dir, signal};
 
 /// A server with its own port, socket and directory. It ends when the value is dropped, or when this
 /// process ends.
@@ -288,11 +287,7 @@ fn spawn(dir: &Path, port: u16) -> Child {
 
 /// Creates a directory in which the server's user may write.
 pub(super) fn new_dir() -> PathBuf {
-    static STARTED: AtomicU64 = AtomicU64::new(0);
-    let number = STARTED.fetch_add(1, Ordering::Relaxed);
-    let name = format!("ratelimit-postgres-{}-{number}", std::process::id());
-    let dir = std::env::temp_dir().join(name);
-    fs::create_dir_all(&dir).unwrap();
+    let dir = dir::new_dir("postgres");
     if is_root() {
         run("chown", &["postgres".as_ref(), dir.as_ref()]);
     }

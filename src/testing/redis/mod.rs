@@ -5,7 +5,6 @@ pub(crate) mod cluster;
 #[cfg(test)]
 pub(crate) mod fixtures;
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +14,7 @@ use std::thread;
 use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisResult};
 
 use super::certificates::{Authority, Certificate};
+use super::dir::new_dir;
 use super::port::Port;
 use super::server_tests;
 use super::signal;
@@ -36,12 +36,12 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server, which is ready then. `arguments` follow those that all have.
     pub(crate) fn start(arguments: &[&str]) -> Server {
-        Server::start_in(new_dir(), arguments)
+        Server::start_in(new_dir("redis"), arguments)
     }
 
     /// Starts a sentinel, which knows no primary.
     pub(crate) fn start_sentinel(arguments: &[&str]) -> Server {
-        let dir = new_dir();
+        let dir = new_dir("redis");
         // A sentinel writes its state there.
         fs::write(dir.join("sentinel.conf"), "").unwrap();
         Server::start_in(dir, &[arguments, &["--sentinel"]].concat())
@@ -66,7 +66,7 @@ impl Server {
         certificate: &Certificate,
         auth_clients: &str,
     ) -> Server {
-        let dir = new_dir();
+        let dir = new_dir("redis");
         certificate.write(authority, &dir);
         Server::start_in(dir, &tls_arguments(auth_clients))
     }
@@ -76,7 +76,7 @@ impl Server {
         authority: &Authority,
         certificate: &Certificate,
     ) -> Server {
-        let dir = new_dir();
+        let dir = new_dir("redis");
         certificate.write(authority, &dir);
         let others = ["--cluster-enabled", "yes", "--tls-cluster", "yes"];
         Server::start_in(dir, &[&tls_arguments("no")[..], &others].concat())
@@ -87,7 +87,7 @@ impl Server {
         authority: &Authority,
         certificate: &Certificate,
     ) -> Server {
-        let dir = new_dir();
+        let dir = new_dir("redis");
         certificate.write(authority, &dir);
         fs::write(dir.join("sentinel.conf"), "").unwrap();
         let others = ["--tls-replication", "yes", "--sentinel"];
@@ -212,15 +212,6 @@ fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
         .unwrap_or_else(|error| {
             panic!("{program} cannot be run ({error}): apt-get install redis-server")
         })
-}
-
-fn new_dir() -> PathBuf {
-    static STARTED: AtomicU64 = AtomicU64::new(0);
-    let number = STARTED.fetch_add(1, Ordering::Relaxed);
-    let name = format!("ratelimit-redis-{}-{number}", std::process::id());
-    let dir = std::env::temp_dir().join(name);
-    fs::create_dir_all(&dir).unwrap();
-    dir
 }
 
 fn tls_arguments(auth_clients: &str) -> Vec<&str> {
