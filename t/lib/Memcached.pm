@@ -20,7 +20,7 @@ my @all;
 
 END {
     local $?;
-    if ($$ == $test) { $_->be_away for grep { $_->runs } @all }
+    if ($$ == $test) { $_->end, unlink $_->memory for @all }
 }
 
 # port => the port of the proxy, to which nodes connect. The server uses the port port + 1.
