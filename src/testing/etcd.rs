@@ -42,12 +42,33 @@ impl Server {
     }
 
     fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
-        let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
-        let kept = Port::take();
-        let process = spawn(&dir, kept.number, &arguments);
-        let mut server = Server { process, dir, kept, arguments };
+        let mut server = Server::begin(dir, Port::take(), arguments);
         server.wait();
         server
+    }
+
+    /// Starts a server, which may not be ready yet.
+    fn begin(dir: PathBuf, kept: Port, arguments: &[&str]) -> Server {
+        let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
+        let process = spawn(&dir, kept.number, &arguments);
+        Server { process, dir, kept, arguments }
+    }
+
+    /// Starts three servers, which are members of one etcd.
+    pub(crate) fn start_members() -> [Server; 3] {
+        let ports = [(); 3].map(|()| Port::take());
+        let all = ports
+            .each_ref()
+            .map(|port| format!("{0}=http://127.0.0.1:{1}", port.number, port.number + TO_PEERS));
+        let all = all.join(",");
+        let mut members = ports.map(|port| {
+            let name = port.number.to_string();
+            let times = ["--heartbeat-interval", "50", "--election-timeout", "500"];
+            let arguments = [&["--name", &name, "--initial-cluster", &all][..], &times].concat();
+            Server::begin(new_dir_in_memory("etcd"), port, &arguments)
+        });
+        members.iter_mut().for_each(Server::wait);
+        members
     }
 
     /// Waits until the server is ready, at most 60 seconds.

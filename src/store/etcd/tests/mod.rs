@@ -4,6 +4,7 @@ mod access;
 mod answers;
 mod junk;
 mod losses;
+mod members;
 
 use super::Etcd;
 use crate::store::contract::error::{Failure, Refusal, StoreError};
