@@ -2,13 +2,13 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::failure::{self, EtcdFault};
 use super::http::HttpConnection;
+use super::lease::{Leases, Moment};
 use super::wire::{Op, TxnAnswer, nested};
 use crate::store::contract::error::{Failure, StoreError};
 use crate::store::contract::options::{Credentials, Secret, StoreOptions};
@@ -18,7 +18,6 @@ use crate::store::net::current::{Closable, Current};
 use crate::store::net::greeting::{Greeting, Protocol};
 use crate::store::net::servers::Servers;
 use crate::store::net::stream;
-use crate::table::words::system::uptime;
 
 /// The servers of an etcd, each of which serves the whole store, and a connection to one of them.
 #[derive(Debug)]
@@ -42,8 +41,7 @@ pub(super) struct EtcdSession {
 #[derive(Clone, Debug, Default)]
 struct EtcdGrants {
     token: Option<Secret>,
-    /// The ids of leases by their ends, in seconds since the machine started.
-    leases: BTreeMap<u64, i64>,
+    leases: Leases,
 }
 
 impl EtcdLink {
@@ -227,19 +225,16 @@ impl EtcdSession {
 
     /// Returns a lease for a value that matters for `life`. It lives half as long again, so that many values share it.
     pub(super) async fn lease(&mut self, life: Duration) -> Result<i64, EtcdFault> {
-        let now = uptime().as_secs();
+        let now = Moment::now();
         let life = life.min(LONGEST).as_secs().saturating_add(1);
-        let first = now.saturating_add(life);
-        let last = first.saturating_add(life / 2);
-        if let Some((_, id)) = self.grants.leases.range(first..=last).next() {
-            return Ok(*id);
+        if let Some(id) = self.grants.leases.find(life, now) {
+            return Ok(id);
         }
-        let answer: Value =
-            self.call("lease/grant", &json!({ "TTL": last.saturating_sub(now) })).await?;
+        let longer = life.saturating_add(life / 2);
+        let answer: Value = self.call("lease/grant", &json!({ "TTL": longer })).await?;
         let id = answer.get("ID").and_then(|it| it.as_str()?.parse().ok());
         let id = id.ok_or_else(|| EtcdFault::misunderstood("lease/grant"))?;
-        self.grants.leases = self.grants.leases.split_off(&now);
-        self.grants.leases.insert(last, id);
+        self.grants.leases.add(id, longer, now);
         Ok(id)
     }
 

@@ -13,6 +13,7 @@ mod decide;
 mod failure;
 mod http;
 mod key;
+mod lease;
 mod link;
 pub mod options;
 mod push;
