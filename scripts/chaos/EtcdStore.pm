@@ -47,11 +47,10 @@ sub kinds {
             begin => sub { $_[0]{server}->change_password('another') },
             undo  => sub { $_[0]{server}->change_password($_[0]{password}) },
         },
-        # The server then refuses to write.
         'full' => {
             %all, weight => 2, rounds => 'both', hold => [0.2, 1.5],
-            begin => sub { $_[0]->alarm('ACTIVATE') },
-            undo  => sub { $_[0]->alarm('DEACTIVATE') },
+            begin => sub { $_[0]{server}->alarm('ACTIVATE') },
+            undo  => sub { $_[0]{server}->alarm('DEACTIVATE') },
         },
         # Former values are deleted, and the file is written anew. Meanwhile, the server answers nobody.
         'compact' => {
@@ -108,12 +107,6 @@ sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
 sub ready {
     my ($self) = @_;
     Node::wait_until(60, sub { eval { $self->{server}->epoch('api'); 1 } });
-}
-
-sub alarm {
-    my ($self, $action) = @_;
-    my $member = $self->{server}->ask('maintenance/status', {})->{header}{member_id};
-    $self->{server}->ask('maintenance/alarm', {action => $action, memberID => $member, alarm => 'NOSPACE'});
 }
 
 1;

@@ -140,11 +140,22 @@ sub be_away {
 
 sub flush { $_[0]->ask('kv/deleterange', {key => 'AA==', range_end => 'AA=='}) }
 
-# Deletes all that ends, and keeps the rest.
+# Deletes all that ends, and keeps the rest, before anybody writes again: as if nodes and server had been away for so long.
 sub revoke_leases {
     my ($self) = @_;
-    # One that a node lets go meanwhile is not found.
-    eval { $self->ask('lease/revoke', {ID => $_->{ID}}) } for @{$self->ask('lease/leases', {})->{leases} // []};
+    $self->alarm('ACTIVATE');
+    while (my @leases = @{$self->ask('lease/leases', {})->{leases} // []}) {
+        # One that ends meanwhile is not found.
+        eval { $self->ask('lease/revoke', {ID => $_->{ID}}) } for @leases;
+    }
+    $self->alarm('DEACTIVATE');
+}
+
+# Activates or deactivates the alarm of a full server, which then refuses to write.
+sub alarm {
+    my ($self, $action) = @_;
+    my $member = $self->ask('maintenance/status', {})->{header}{member_id};
+    $self->ask('maintenance/alarm', {action => $action, memberID => $member, alarm => 'NOSPACE'});
 }
 
 sub cut_connections { $_[0]{proxy}->reset }

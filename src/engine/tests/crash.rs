@@ -3,6 +3,7 @@
 //! one has taken over.
 
 mod reserves;
+mod revoked;
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
