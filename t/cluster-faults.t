@@ -76,7 +76,7 @@ subtest 'answers that are slow, but not too slow' => sub {
 };
 
 subtest 'answers that are slower than the timeout' => sub {
-    begin();
+    begin(other => 'timeout 5s; connect_timeout 5s;');
     hits(a => 1, b => 1);
     all_know();
     $proxy_a->delay_pushes(1);
@@ -497,7 +497,8 @@ sub totals_of_loads {
 
 # Nodes and Redis.
 
-# Starts two nodes and an empty Redis behind the proxies. servers: ports that replace those of the proxies.
+# Starts two nodes and an empty Redis behind the proxies. servers: ports that replace those of the proxies; other:
+# directives that replace `store` on the second node.
 sub begin {
     my (%conf) = (store => '', namespace => '', sync_rate => '0.1', zone => '4m', windows => ['366d'], workers => 2, @_);
     $_->kill for $first, $second;
@@ -510,7 +511,7 @@ sub begin {
         $proxy->reset;
     }
     $a->start(conf_of(%conf, servers => $conf{servers} // [$proxy_a->{port}]));
-    $b->start(conf_of(%conf, servers => $conf{servers} // [$proxy_b->{port}]));
+    $b->start(conf_of(%conf, servers => $conf{servers} // [$proxy_b->{port}], store => $conf{other} // $conf{store}));
 }
 
 # Returns `conf` with these changes: hit counts in all windows, short reads the count of a window of 2

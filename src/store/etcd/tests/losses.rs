@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn a_full_server_refuses_until_there_is_room() {
-    let server = Server::start(&["--quota-backend-bytes", "200000"]);
+    let server = Server::start(&["--quota-backend-bytes", "300000"]);
+    server.ctl(&["put", "of somebody else", &"x".repeat(100_000)]);
     block_on(async {
         let mut node = Node::join(connect(&server), shard("api")).await;
         let error: StoreError = loop {
@@ -18,6 +19,7 @@ fn a_full_server_refuses_until_there_is_room() {
         let full = Failure::Refused(Refusal::Other("mvcc: database space exceeded".into()));
         assert_eq!(error.failure, full);
         assert!(error.is_transient() && !error.may_have_applied());
+        server.ctl(&["del", "of somebody else"]);
         let status = server.ctl(&["endpoint", "status", "-w", "json"]);
         let revision = status.split("\"revision\":").nth(1).unwrap().split(',').next().unwrap();
         // Without `--physical`, the revisions may still be there when `defrag` copies the rest.
