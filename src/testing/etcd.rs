@@ -163,7 +163,6 @@ fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
         })
 }
 
-/// Creates a directory in memory, since an etcd waits for its disk with each change.
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
