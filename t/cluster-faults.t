@@ -19,7 +19,7 @@ use lib "$FindBin::Bin/lib";
 use Node;
 use Proxy;
 use Redis;
-use Stopped;
+use Processes;
 use TwoNodes qw(
     $port @nodes $store $lost $unconfirmed $back $killed cut_off conf stop settle pushed_under_load no_answer_was_slow pushes_all
     ends_within

@@ -18,7 +18,7 @@ use Nginx qw(http2);
 use Node;
 use Proxy;
 use Redis;
-use Stopped;
+use Processes;
 use TwoNodes;
 
 my ($a, $b) = @nodes;

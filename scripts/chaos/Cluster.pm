@@ -16,7 +16,7 @@ use Preload;
 use Proxy;
 use Redis;
 use Shape;
-use Stopped;
+use Processes;
 
 use constant {
     PASSWORD => 's3cret-of-chaos',

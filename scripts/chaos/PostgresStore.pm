@@ -8,7 +8,7 @@ use warnings;
 use Node;
 use Plan;
 use Postgres;
-use Stopped;
+use Processes;
 
 use constant {
     USER   => 'locked',

@@ -17,7 +17,7 @@ use MemcachedStore;
 use Node;
 use PostgresStore;
 use RedisStore;
-use Stopped;
+use Processes;
 use Target;
 use Totals;
 

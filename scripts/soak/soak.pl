@@ -12,7 +12,7 @@ use Cassandra;
 use Node;
 use Postgres;
 use Redis;
-use Stopped;
+use Processes;
 
 use constant {
     KEYS        => 1_000_000,

@@ -10,7 +10,7 @@ use Cql;
 use File::Basename qw(dirname);
 use File::Path qw(remove_tree);
 use File::Temp qw(tempdir);
-use Stopped;
+use Processes;
 
 my $launcher = dirname(__FILE__) . '/../../scripts/cassandra/server.sh';
 

@@ -15,16 +15,7 @@ use HTTP::Tiny;
 use JSON::PP qw(decode_json encode_json);
 use MIME::Base64 qw(decode_base64 encode_base64);
 use Proxy;
-use Stopped;
-use Time::HiRes qw(sleep time);
-
-my $test = $$;    # child processes must not stop the server when they exit
-my @all;
-
-END {
-    local $?;
-    if ($$ == $test) { $_->end for @all }
-}
+use Processes;
 
 # port => the port of the proxy, to which nodes connect. The server uses the ports port + 1 and port + 2.
 sub new {
@@ -33,7 +24,6 @@ sub new {
     # In memory, since an etcd waits for its disk with each change.
     $self->{dir} = tempdir('own-etcd-XXXXXX', DIR => (grep { -w } '/dev/shm', File::Spec->tmpdir)[0], CLEANUP => 1);
     $self->{proxy} = Proxy->new(port => $self->{port}, to => $self->server_port);
-    push @all, $self;
     return $self;
 }
 
@@ -83,25 +73,22 @@ sub start {
     my ($self) = @_;
     remove_tree("$self->{dir}/data") if !$self->{keeps};
     my ($clients, $peers) = ($self->address, 'http://127.0.0.1:' . ($self->{port} + 2));
-    defined(my $pid = fork) or die "cannot fork: $!\n";
-    if ($pid == 0) {
-        open STDOUT, '>>', "$self->{dir}/log" or die;
-        open STDERR, '>&', \*STDOUT or die;
-        exec 'etcd', '--data-dir', "$self->{dir}/data", '--listen-client-urls', $clients, '--advertise-client-urls', $clients,
-            '--listen-peer-urls', $peers, '--initial-advertise-peer-urls', $peers, '--initial-cluster', "default=$peers",
-            # A password is checked in less than a millisecond.
-            '--bcrypt-cost', '4',
-            # The only member elects itself at once.
-            '--heartbeat-interval', '10', '--election-timeout', '50'
-            or die;
-    }
-    $self->{pid} = $pid;
+    my @command = (
+        'etcd', '--data-dir', "$self->{dir}/data", '--listen-client-urls', $clients, '--advertise-client-urls', $clients,
+        '--listen-peer-urls', $peers, '--initial-advertise-peer-urls', $peers, '--initial-cluster', "default=$peers",
+        # A password is checked in less than a millisecond.
+        '--bcrypt-cost', '4',
+        # The only member elects itself at once.
+        '--heartbeat-interval', '10', '--election-timeout', '50',
+    );
     delete $self->{token};
-    my $deadline = time + 60;
-    until (eval { $self->ask('maintenance/status', {})->{leader} }) {
-        die "etcd does not start: see $self->{dir}/log\n" if time > $deadline;
-        sleep 0.01;
-    }
+    $self->{pid} = start_server(
+        name     => 'etcd',
+        command  => \@command,
+        port     => $self->server_port,
+        log      => "$self->{dir}/log",
+        is_ready => sub { $self->ask('maintenance/status', {})->{leader} },
+    );
     $self->{proxy}->pass;
 }
 
@@ -119,9 +106,7 @@ sub kill {
 sub end {
     my ($self) = @_;
     my $pid = delete $self->{pid} or return;
-    local $?;
-    CORE::kill(KILL => $pid);
-    waitpid $pid, 0;
+    end_process($pid);
 }
 
 sub be_empty {

@@ -12,15 +12,14 @@ use Digest::SHA qw(sha256_base64);
 use File::Temp qw(tempdir);
 use IO::Socket::INET;
 use Proxy;
-use Stopped;
-use Time::HiRes qw(sleep time);
+use Processes;
+use Time::HiRes qw(sleep);
 
-my $test = $$;    # child processes must not stop the server when they exit
+my $test = $$;    # child processes must not remove the files when they exit
 my @all;
 
 END {
-    local $?;
-    if ($$ == $test) { $_->end, unlink $_->memory for @all }
+    if ($$ == $test) { unlink $_->memory for @all }
 }
 
 # port => the port of the proxy, to which nodes connect. The server uses the port port + 1.
@@ -87,20 +86,16 @@ sub place {
 
 sub start {
     my ($self) = @_;
-    defined(my $pid = fork) or die "cannot fork: $!\n";
-    if ($pid == 0) {
-        open STDOUT, '>>', "$self->{dir}/log" or die;
-        open STDERR, '>&', \*STDOUT or die;
-        my @users = -e "$self->{dir}/users" ? ("--auth-file=$self->{dir}/users") : ();
-        my @keeps = $self->{keeps} ? ('--memory-file=' . $self->memory) : ();
-        exec 'memcached', '--listen=127.0.0.1', '--port=' . $self->server_port, '--user=' . getpwuid($<), @users, @keeps or die;
-    }
-    $self->{pid} = $pid;
-    my $deadline = time + 60;
-    until (eval { $self->ask('version') =~ /^VERSION/ }) {
-        die "memcached does not start: see $self->{dir}/log\n" if time > $deadline;
-        sleep 0.01;
-    }
+    my @users = -e "$self->{dir}/users" ? ("--auth-file=$self->{dir}/users") : ();
+    my @keeps = $self->{keeps} ? ('--memory-file=' . $self->memory) : ();
+    my $port  = $self->server_port;
+    $self->{pid} = start_server(
+        name     => 'memcached',
+        command  => ['memcached', '--listen=127.0.0.1', "--port=$port", '--user=' . getpwuid($<), @users, @keeps],
+        port     => $port,
+        log      => "$self->{dir}/log",
+        is_ready => sub { $self->ask('version') =~ /^VERSION/ },
+    );
     $self->{proxy}->pass;
 }
 
@@ -126,9 +121,7 @@ sub kill {
 sub end {
     my ($self, $signal) = @_;
     my $pid = delete $self->{pid} or return;
-    local $?;
-    CORE::kill($signal // 'KILL', $pid);
-    waitpid $pid, 0;
+    end_process($pid, $signal);
 }
 
 sub be_empty {

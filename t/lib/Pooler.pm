@@ -6,19 +6,10 @@ use strict;
 use warnings;
 
 use File::Temp qw(tempdir);
-use POSIX qw(WNOHANG);
-use Time::HiRes qw(sleep time);
+use Processes;
 
 # PgBouncer refuses to run as root.
 my @as_user = $> == 0 ? qw(setpriv --reuid=postgres --regid=postgres --init-groups) : ();
-
-my $test = $$;    # child processes must not stop PgBouncer when they exit
-my @all;
-
-END {
-    local $?;
-    if ($$ == $test) { $_->stop for @all }
-}
 
 # Starts PgBouncer. port => its port, server => the port of the Postgres, mode => `pool_mode`
 sub new {
@@ -36,26 +27,17 @@ listen_port = $self->{port}
 auth_type = any
 pool_mode = $self->{mode}
 unix_socket_dir =
-logfile = $dir/log
 END
     close $file or die "cannot write: $!\n";
     my ($program) = grep {-x} qw(/usr/sbin/pgbouncer /usr/bin/pgbouncer);
     die "pgbouncer is not installed\n" if !$program;
-    push @all, $self;
-    defined(my $pid = fork) or die "cannot fork: $!\n";
-    if ($pid == 0) {
-        open STDOUT, '>', '/dev/null' or die;
-        open STDERR, '>&', \*STDOUT or die;
-        exec @as_user, $program, '-q', "$dir/pooler.ini" or die;
-    }
-    $self->{pid} = $pid;
-    my $deadline = time + 60;
-    # The log shows that this process listens. A connection would also succeed if another process used the port.
-    until ($self->log =~ /listening on 127\.0\.0\.1:$self->{port}/) {
-        my $has_ended = waitpid($pid, WNOHANG) == $pid;
-        die "pgbouncer does not start:\n", $self->log if $has_ended || time > $deadline;
-        sleep 0.01;
-    }
+    $self->{pid} = start_server(
+        name     => 'pgbouncer',
+        command  => [@as_user, $program, "$dir/pooler.ini"],
+        port     => $self->{port},
+        log      => "$dir/log",
+        is_ready => sub { $self->log =~ /listening on 127\.0\.0\.1:$self->{port}/ },
+    );
     return $self;
 }
 
@@ -69,9 +51,7 @@ sub log {
 sub stop {
     my ($self) = @_;
     my $pid = delete $self->{pid} or return;
-    local $?;
-    kill KILL => $pid;
-    waitpid $pid, 0;
+    end_process($pid);
 }
 
 1;

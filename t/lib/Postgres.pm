@@ -8,8 +8,7 @@ use warnings;
 use File::Temp qw(tempdir);
 use IO::Handle;
 use IPC::Open2;
-use Stopped;
-use Time::HiRes qw(sleep time);
+use Processes;
 
 # The programs of the newest installed version. On Debian, they are not in the PATH.
 my ($programs) = $ENV{TEST_POSTGRES_BIN} // reverse sort glob '/usr/lib/postgresql/*/bin';
@@ -104,20 +103,14 @@ sub start {
     my ($self) = @_;
     pipe my $orders, $self->{orders} or die "cannot make a pipe: $!\n";
     $self->{orders}->autoflush(1);
-    defined(my $pid = fork) or die "cannot fork: $!\n";
-    if ($pid == 0) {
-        open STDIN,  '<&', $orders or die;
-        open STDOUT, '>>', "$self->{dir}/log" or die;
-        open STDERR, '>&', \*STDOUT or die;
-        exec 'sh', '-c', $guard, 'guard', @as_user, "$programs/postgres", '-D', "$self->{dir}/data"
-            or die;
-    }
-    $self->{guard} = $pid;
-    my $deadline = time + 30;
-    until (eval { $self->sql('SELECT 1') eq '1' }) {
-        die "postgres does not start: see $self->{dir}/log\n" if time > $deadline;
-        sleep 0.01;
-    }
+    $self->{guard} = start_server(
+        name     => 'postgres',
+        command  => ['sh', '-c', $guard, 'guard', @as_user, "$programs/postgres", '-D', "$self->{dir}/data"],
+        port     => $self->{port},
+        log      => "$self->{dir}/log",
+        input    => $orders,
+        is_ready => sub { $self->sql('SELECT 1') eq '1' },
+    );
 }
 
 # Returns whether the server has exited by itself.

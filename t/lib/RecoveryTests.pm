@@ -9,7 +9,7 @@ use warnings;
 use Exporter qw(import);
 use List::Util qw(sum0);
 use Node;
-use Stopped;
+use Processes;
 use Test::More;
 use TwoNodes;
 

@@ -6,18 +6,8 @@ use strict;
 use warnings;
 
 use File::Temp qw(tempdir);
-use IO::Socket::INET;
 use IO::Socket::UNIX;
-use Stopped;
-use Time::HiRes qw(sleep time);
-
-my $test = $$;    # child processes must not stop the server when they exit
-my @all;
-
-END {
-    local $?;
-    if ($$ == $test) { $_->kill for @all }
-}
+use Processes;
 
 # port => its port; args => more arguments, written as in redis.conf; config => a configuration file, for a
 # sentinel, which saves its state there.
@@ -25,7 +15,6 @@ sub new {
     my ($class, %self) = @_;
     my $self = bless {args => [], prefix => 'rl', database => 0, %self}, $class;
     $self->{dir} = tempdir('own-redis-XXXXXX', TMPDIR => 1, CLEANUP => 1);
-    push @all, $self;
     return $self;
 }
 
@@ -35,22 +24,19 @@ sub socket   { $_[0]{dir} . '/redis.sock' }
 # Starts the server. With `appendonly yes`, it has the data of its append-only file.
 sub start {
     my ($self) = @_;
-    defined(my $pid = fork) or die "cannot fork: $!\n";
-    if ($pid == 0) {
-        open STDOUT, '>>', "$self->{dir}/log" or die;
-        open STDERR, '>&', \*STDOUT or die;
-        exec 'redis-server', $self->{config} // (), '--port', $self->{port}, '--bind', '127.0.0.1', '--dir', $self->{dir},
-            '--unixsocket', $self->socket, '--save', '', '--appendonly', 'no',
-            # Without this, a former replica would start with the data of its last full synchronization.
-            '--rdb-del-sync-files', 'yes', @{$self->{args}}
-            or die;
-    }
-    $self->{pid} = $pid;
-    my $deadline = time + 30;
-    until (eval { $self->cli('PING') eq 'PONG' }) {
-        die "redis-server does not start: see $self->{dir}/log\n" if time > $deadline;
-        sleep 0.005;
-    }
+    my @command = (
+        'redis-server', $self->{config} // (), '--port', $self->{port}, '--bind', '127.0.0.1', '--dir', $self->{dir},
+        '--unixsocket', $self->socket, '--save', '', '--appendonly', 'no',
+        # Without this, a former replica would start with the data of its last full synchronization.
+        '--rdb-del-sync-files', 'yes', @{$self->{args}},
+    );
+    $self->{pid} = start_server(
+        name     => 'redis-server',
+        command  => \@command,
+        port     => $self->{port},
+        log      => "$self->{dir}/log",
+        is_ready => sub { $self->cli('PING') eq 'PONG' },
+    );
 }
 
 sub runs      { defined $_[0]{pid} }
@@ -62,10 +48,7 @@ sub stop      { $_[0]->end('TERM') }
 sub end {
     my ($self, $signal) = @_;
     my $pid = delete $self->{pid} or return;
-    local $?;
-    CORE::kill($signal, $pid);
-    CORE::kill(CONT => $pid);
-    waitpid $pid, 0;
+    end_process($pid, $signal);
     delete $self->{connection};
 }
 

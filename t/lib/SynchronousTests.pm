@@ -10,7 +10,7 @@ use Exporter qw(import);
 use IO::Select;
 use List::Util qw(max sum0);
 use Node;
-use Stopped;
+use Processes;
 use Test::More;
 use Time::HiRes qw(time);
 use TwoNodes;
