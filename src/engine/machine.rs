@@ -2,11 +2,10 @@
 
 use core::num::NonZeroU64;
 use core::time::Duration;
-use std::hash::{BuildHasher as _, RandomState};
 
 use super::sync::shard_sync::Env;
 use crate::policy::window::{Clock, UnixMillis};
-use crate::table::words::system::{random, unix_millis, uptime};
+use crate::table::words::system::{random_number, unix_millis, uptime};
 
 /// The machine's clocks and random numbers, and this process.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +27,7 @@ impl Env for Machine {
     }
 
     fn random(&self) -> NonZeroU64 {
-        let bits = match random() {
-            Ok([bits, _]) => bits,
-            // The number only has to differ from other nodes' numbers.
-            Err(_) => RandomState::new().hash_one(()),
-        };
-        NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN)
+        random_number()
     }
 
     fn process(&self) -> u32 {

@@ -4,11 +4,9 @@
 use core::any::Any;
 use core::cell::RefCell;
 use core::fmt;
-use core::hash::BuildHasher as _;
 use core::ops::Range;
 use core::pin::pin;
 use core::time::Duration;
-use std::hash::RandomState;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,6 +25,7 @@ use crate::store::contract::error::StoreError;
 use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::retry::Retries;
 use crate::table::words::fail::fail_point;
+use crate::table::words::system::random_number;
 use crate::table::{CounterTable, NamespaceIndex, SyncState};
 
 /// Interval in which the workers' rings are drained while a store is down, so that they do not fill
@@ -355,8 +354,7 @@ impl DeciderTask {
             if !self.dispatcher.may_wait() || !is_serving && !backlog.keeps_charges() {
                 return backlog.forget_charges();
             }
-            let random = Epoch::proposed().0.get();
-            self.pause(served.retries.pause(random), backlog).await;
+            self.pause(served.retries.pause(random_number().get()), backlog).await;
             // The first failure may have been before other processes found the store up.
             if self.ask(served, trial).await.is_ok() {
                 served.retries.end((self.dispatcher.uptime)());
@@ -390,7 +388,7 @@ impl DeciderTask {
 
 /// Returns a random number from 0 to 1.
 fn fraction() -> f32 {
-    let word = RandomState::new().hash_one(()) >> 48;
+    let word = random_number().get() >> 48;
     f32::from(u16::try_from(word).unwrap_or(0)) / f32::from(u16::MAX)
 }
 

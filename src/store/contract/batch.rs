@@ -1,15 +1,14 @@
 //! Batches of a node, and their names in a store; and positions in a traversal of all counters.
 
 use core::fmt;
-use core::hash::BuildHasher as _;
 use core::num::NonZeroU64;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::hash::RandomState;
 
 use crate::policy::hits::Hits;
 use crate::policy::reserve::Grants;
 use crate::policy::window::WindowSize;
+use crate::table::words::system::random_number;
 
 /// Bound of totals, up and down, in thousandths: 2^53 - 1. Lua's numbers are doubles, which
 /// represent all integers up to it; and it is so far from 2^63 that no batch overflows an `i64` or
@@ -34,11 +33,9 @@ impl fmt::Display for NodeId {
 pub struct Epoch(pub NonZeroU64);
 
 impl Epoch {
-    /// Proposes an epoch that no other node proposes. Gets random numbers from the system only
-    /// once.
+    /// Proposes an epoch that no other node proposes, and no process that was forked from this one.
     pub fn proposed() -> Epoch {
-        let number = RandomState::new().hash_one(());
-        Epoch(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
+        Epoch(random_number())
     }
 }
 
@@ -264,7 +261,21 @@ impl<C: Default> PageStep<C> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Read as _, Write as _};
+
     use super::*;
+    use crate::testing::table::in_process;
+
+    #[test]
+    fn a_forked_process_proposes_other_epochs() {
+        let propose = || Epoch::proposed().0.get().to_ne_bytes();
+        propose();
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        assert_eq!(in_process(|| writer.write_all(&propose()).unwrap()), None);
+        let mut proposed = [0; 8];
+        reader.read_exact(&mut proposed).unwrap();
+        assert_ne!(proposed, propose());
+    }
 
     #[test]
     fn totals_saturate_where_the_scripts_and_the_statements_say() {

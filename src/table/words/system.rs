@@ -2,8 +2,10 @@
 //! library has none of them. A file of its own, as a boundary to the system.
 
 use core::mem::MaybeUninit;
+use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::sync::Once;
 
@@ -41,6 +43,15 @@ pub fn random() -> io::Result<[u64; 2]> {
         Ok(got) if got == size_of_val(&words) => Ok(words),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Returns a number that no other process or machine returns, also one that was copied from this one.
+pub(crate) fn random_number() -> NonZeroU64 {
+    let number = match random() {
+        Ok([number, _]) => number,
+        Err(_) => RandomState::new().hash_one(()),
+    };
+    NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN)
 }
 
 /// Returns a number that identifies this start of the machine; zero if the system does not provide
