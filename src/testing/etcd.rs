@@ -2,19 +2,17 @@
 
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
-use core::time::Duration;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::thread;
 
 use super::certificates::{Authority, Certificate, trusting};
 use super::conformance::{Fixture, LogFixture};
 use super::dir::new_dir_in_memory;
 use super::port::Port;
+use super::process::ServerProcess;
 use super::server_tests::{self, Served};
-use super::signal;
 use crate::store::contract::error::{Failure, StoreError};
 use crate::store::contract::options::{StoreOptions, TlsOptions};
 use crate::store::contract::server::ServerAddress;
@@ -24,8 +22,7 @@ use crate::store::etcd::options::EtcdOptions;
 
 /// A server with ports and a directory of its own. It is killed when the value is dropped.
 pub(crate) struct Server {
-    process: Child,
-    dir: PathBuf,
+    process: ServerProcess,
     kept: Port,
     arguments: Vec<String>,
 }
@@ -50,8 +47,9 @@ impl Server {
     /// Starts a server, which may not be ready yet.
     fn begin(dir: PathBuf, kept: Port, arguments: &[&str]) -> Server {
         let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
-        let process = spawn(&dir, kept.number, &arguments);
-        Server { process, dir, kept, arguments }
+        let command = command(kept.number, &arguments);
+        let process = ServerProcess::start(command, "etcd-server", dir);
+        Server { process, kept, arguments }
     }
 
     /// Starts three servers, which are members of one etcd.
@@ -71,17 +69,11 @@ impl Server {
         members
     }
 
-    /// Waits until the server is ready, at most 60 seconds.
+    /// Waits until the server is ready.
     fn wait(&mut self) {
-        for _ in 0..6000 {
-            let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
-            if READY.iter().any(|words| log.contains(words)) {
-                return;
-            }
-            assert!(self.process.try_wait().unwrap().is_none(), "etcd does not start: {log}");
-            thread::sleep(Duration::from_millis(10));
+        while !READY.iter().any(|words| self.process.log().contains(words)) {
+            self.process.wait();
         }
-        panic!("etcd does not become ready: see {}", self.dir.display());
     }
 
     pub(crate) fn tcp(&self) -> ServerAddress {
@@ -97,7 +89,7 @@ impl Server {
         let mut etcdctl = Command::new("etcdctl");
         let scheme = self.scheme();
         let endpoint = format!("--endpoints={scheme}://127.0.0.1:{}", self.kept.number);
-        etcdctl.env("ETCDCTL_API", "3").current_dir(&self.dir).arg(endpoint);
+        etcdctl.env("ETCDCTL_API", "3").current_dir(self.process.dir()).arg(endpoint);
         if scheme == "https" {
             etcdctl.args(["--cacert=roots.pem", "--cert=certificate.pem", "--key=key.pem"]);
         }
@@ -109,19 +101,17 @@ impl Server {
 
     /// Sends the process a signal.
     pub(crate) fn signal(&self, name: &str) {
-        signal::send(name, self.process.id());
+        self.process.signal(name);
     }
 
     /// Kills the server.
     pub(crate) fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.process.kill();
     }
 
     /// Starts a killed server again, with its data.
     pub(crate) fn start_again(&mut self) {
-        fs::remove_file(self.dir.join("log")).unwrap();
-        self.process = spawn(&self.dir, self.kept.number, &self.arguments);
+        self.process.start_again();
         self.wait();
     }
 }
@@ -135,7 +125,7 @@ fn scheme(arguments: &[String]) -> &'static str {
     if arguments.iter().any(|it| it == "--cert-file") { "https" } else { "http" }
 }
 
-fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
+fn command(port: u16, arguments: &[String]) -> Command {
     let program = std::env::var("TEST_ETCD").unwrap_or("etcd".into());
     let clients = format!("{}://127.0.0.1:{port}", scheme(arguments));
     let has_socket = arguments.iter().any(|it| it == WITH_SOCKET);
@@ -144,31 +134,16 @@ fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
         false => clients.clone(),
     };
     let peers = format!("http://127.0.0.1:{}", port + TO_PEERS);
-    let log = fs::File::create(dir.join("log")).unwrap();
-    Command::new(&program)
-        .current_dir(dir)
+    let mut command = Command::new(program);
+    command
         .args(["--data-dir", "data", "--listen-client-urls", &listen])
         .args(["--advertise-client-urls", &clients, "--listen-peer-urls", &peers])
         .args(["--initial-advertise-peer-urls", &peers])
         .args(["--initial-cluster", &format!("default={peers}")])
         // The only member elects itself at once.
         .args(["--heartbeat-interval", "10", "--election-timeout", "50"])
-        .args(arguments.iter().filter(|it| *it != WITH_SOCKET))
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn()
-        .unwrap_or_else(|error| {
-            panic!("{program} cannot be run ({error}): apt-get install etcd-server")
-        })
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.dir);
-    }
+        .args(arguments.iter().filter(|it| *it != WITH_SOCKET));
+    command
 }
 
 /// Returns the options of a store with these servers, and this prefix.
@@ -204,7 +179,7 @@ impl SharedServer {
     fn new(server: Server, address: ServerAddress, tls: Option<TlsOptions>) -> SharedServer {
         let mut guard = Command::new("sh");
         guard.args(["-c", "read -r word; kill -KILL $1; sleep 0.1; rm -rf $2", "guard"]);
-        guard.arg(server.process.id().to_string()).arg(&server.dir);
+        guard.arg(server.process.id().to_string()).arg(server.process.dir());
         let _guard = guard.stdin(Stdio::piped()).spawn().unwrap();
         SharedServer { server, address, tls, _guard }
     }
@@ -253,7 +228,7 @@ impl Spoken for Unix {
         static SHARED: OnceLock<SharedServer> = OnceLock::new();
         SHARED.get_or_init(|| {
             let server = Server::start(&[WITH_SOCKET]);
-            let address = ServerAddress::Unix(server.dir.join(SOCKET));
+            let address = ServerAddress::Unix(server.process.dir().join(SOCKET));
             SharedServer::new(server, address, None)
         })
     }
@@ -335,7 +310,7 @@ impl Served for Server {
     }
 
     fn start_again(&mut self) {
-        fs::remove_dir_all(self.dir.join("data")).unwrap();
+        fs::remove_dir_all(self.process.dir().join("data")).unwrap();
         self.start_again();
     }
 

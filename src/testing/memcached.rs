@@ -6,16 +6,16 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 
 use super::certificates::{Authority, Certificate};
 use super::conformance::{Fixture, LogFixture};
 use super::dir::new_dir_in_memory;
 use super::port::Port;
+use super::process::ServerProcess;
 use super::server_tests::{self, Served};
-use super::signal;
 use crate::store::contract::error::{Failure, StoreError};
 use crate::store::contract::options::StoreOptions;
 use crate::store::contract::server::ServerAddress;
@@ -25,8 +25,7 @@ use crate::store::memcached::options::MemcachedOptions;
 
 /// A server with a port and a directory of its own. It is killed when the value is dropped.
 pub(crate) struct Server {
-    process: Child,
-    dir: PathBuf,
+    process: ServerProcess,
     kept: Port,
     arguments: Vec<String>,
 }
@@ -46,29 +45,24 @@ impl Server {
     fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
         let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
         let kept = Port::take();
-        let process = spawn(&dir, kept.number, &arguments);
-        let mut server = Server { process, dir, kept, arguments };
+        let command = command(kept.number, &arguments);
+        let process = ServerProcess::start(command, "memcached", dir);
+        let mut server = Server { process, kept, arguments };
         server.wait();
         server
     }
 
-    /// Waits until the server accepts connections, at most 60 seconds.
+    /// Waits until the server accepts connections.
     fn wait(&mut self) {
-        for _ in 0..6000 {
-            if self.connect().is_some() {
-                return;
-            }
-            let log = || fs::read_to_string(self.dir.join("log"));
-            assert!(self.process.try_wait().unwrap().is_none(), "memcached ends: {:?}", log());
-            thread::sleep(Duration::from_millis(10));
+        while self.connect().is_none() {
+            self.process.wait();
         }
-        panic!("memcached does not become ready: see {}", self.dir.display());
     }
 
     fn connect(&self) -> Option<Box<dyn Stream>> {
         let address = ("127.0.0.1", self.kept.number);
         match self.arguments.iter().any(|it| it == WITH_SOCKET) {
-            true => Some(Box::new(UnixStream::connect(self.dir.join(SOCKET)).ok()?)),
+            true => Some(Box::new(UnixStream::connect(self.process.dir().join(SOCKET)).ok()?)),
             false => Some(Box::new(TcpStream::connect(address).ok()?)),
         }
     }
@@ -124,19 +118,18 @@ impl Server {
 
     /// Sends the process a signal.
     pub(crate) fn signal(&self, name: &str) {
-        signal::send(name, self.process.id());
+        self.process.signal(name);
     }
 
     /// Kills the server.
     pub(crate) fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.process.kill();
     }
 
     /// Starts a server that has ended again.
     pub(crate) fn start_again(&mut self) {
-        let _ = fs::remove_file(self.dir.join(SOCKET));
-        self.process = spawn(&self.dir, self.kept.number, &self.arguments);
+        let _ = fs::remove_file(self.process.dir().join(SOCKET));
+        self.process.start_again();
         self.wait();
     }
 }
@@ -144,30 +137,15 @@ impl Server {
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
-fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
+fn command(port: u16, arguments: &[String]) -> Command {
     let program = std::env::var("TEST_MEMCACHED").unwrap_or("memcached".into());
-    let log = fs::File::create(dir.join("log")).unwrap();
     let user = std::env::var("USER").unwrap_or("root".into());
-    Command::new(&program)
-        .current_dir(dir)
+    let mut command = Command::new(program);
+    command
         .args(["--listen=127.0.0.1", "--threads=2", "--user", &user])
         .arg(format!("--port={port}"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn()
-        .unwrap_or_else(|error| {
-            panic!("{program} cannot be run ({error}): apt-get install memcached")
-        })
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.dir);
-    }
+        .args(arguments);
+    command
 }
 
 /// Starts a server with these users: lines with a name, a colon and a password.
@@ -219,7 +197,7 @@ impl Way for Unix {
     const ARGUMENTS: &[&str] = &[WITH_SOCKET];
 
     fn address(server: &Server) -> ServerAddress {
-        ServerAddress::Unix(server.dir.join(SOCKET))
+        ServerAddress::Unix(server.process.dir().join(SOCKET))
     }
 }
 
@@ -314,7 +292,7 @@ impl Served for Server {
 
     fn restart(&mut self) {
         self.signal("USR1");
-        self.process.wait().unwrap();
+        self.process.wait_for_end();
         // It does not take its memory back in the second in which it was stopped.
         thread::sleep(Duration::from_millis(1100));
         self.start_again();

@@ -2,7 +2,7 @@
 //!
 //! - `table`: memory that processes share, and simulated time; `certificates`, `proxy`: for connections to servers
 //! - `model`: operations on a table, and a naive model of it; `answers`: a store whose answers a test gives
-//! - `port`: ports of servers that are started again; `dir`: their directories; `signal`: signals to them
+//! - `port`: ports of servers that are started again; `dir`: their directories; `process`: their processes
 //! - `redis`, `postgres`, `cassandra`, `memcached`, `etcd`: servers that tests start
 //! - `conformance`: tests that every datastore passes; `server_tests`: tests of those that have servers
 //! - `throughput`: prints measurements
@@ -29,13 +29,13 @@ pub(crate) mod port;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod postgres;
 #[cfg(all(test, not(loom)))]
+pub(crate) mod process;
+#[cfg(all(test, not(loom)))]
 pub(crate) mod proxy;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod redis;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod server_tests;
-#[cfg(all(test, not(loom)))]
-pub(crate) mod signal;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[cfg_attr(fuzzing, allow(dead_code, reason = "some of it is for tests only"))]
 pub(crate) mod table;

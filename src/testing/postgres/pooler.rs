@@ -1,19 +1,17 @@
 //! PgBouncers of the tests' own.
 
-use core::time::Duration;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::thread;
+use std::process::Command;
 
 use super::server::{Server, as_postgres, new_dir};
 use crate::store::contract::server::ServerAddress;
 use crate::testing::port::Port;
+use crate::testing::process::ServerProcess;
 
 /// A pooler before a server, killed with the value.
 pub(crate) struct Pooler {
-    process: Child,
-    dir: PathBuf,
+    _process: ServerProcess,
     port: Port,
 }
 
@@ -22,25 +20,13 @@ impl Pooler {
     pub(crate) fn start(server: &Server, mode: &str, sessions: u32) -> Pooler {
         let dir = new_dir();
         let port = Port::take();
-        let process = spawn(&dir, port.number, server, mode, sessions);
-        let mut pooler = Pooler { process, dir, port };
-        assert!(pooler.becomes_ready(), "pgbouncer does not start: see {}", pooler.dir.display());
-        pooler
-    }
-
-    fn becomes_ready(&mut self) -> bool {
-        for _ in 0..6000 {
-            if self.process.try_wait().unwrap().is_some() {
-                return false;
-            }
-            let listening = format!("listening on 127.0.0.1:{}", self.port.number);
-            let log = fs::read_to_string(self.dir.join("pooler.log"));
-            if log.is_ok_and(|log| log.contains(&listening)) {
-                return true;
-            }
-            thread::sleep(Duration::from_millis(10));
+        let command = command(&dir, port.number, server, mode, sessions);
+        let mut process = ServerProcess::start(command, "pgbouncer", dir);
+        let listening = format!("listening on 127.0.0.1:{}", port.number);
+        while !process.log().contains(&listening) {
+            process.wait();
         }
-        false
+        Pooler { _process: process, port }
     }
 
     pub(crate) fn tcp(&self) -> ServerAddress {
@@ -48,17 +34,7 @@ impl Pooler {
     }
 }
 
-impl Drop for Pooler {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        if !thread::panicking() {
-            let _ = fs::remove_dir_all(&self.dir);
-        }
-    }
-}
-
-fn spawn(dir: &Path, port: u16, server: &Server, mode: &str, sessions: u32) -> Child {
+fn command(dir: &Path, port: u16, server: &Server, mode: &str, sessions: u32) -> Command {
     let settings = format!(
         "[databases]\n\
          postgres = host=127.0.0.1 port={} user=postgres\n\
@@ -68,10 +44,8 @@ fn spawn(dir: &Path, port: u16, server: &Server, mode: &str, sessions: u32) -> C
          auth_type = any\n\
          pool_mode = {mode}\n\
          default_pool_size = {sessions}\n\
-         unix_socket_dir =\n\
-         logfile = {}\n",
+         unix_socket_dir =\n",
         server.port,
-        dir.join("pooler.log").display(),
     );
     let path = dir.join("pooler.ini");
     fs::write(&path, settings).unwrap();
@@ -80,6 +54,6 @@ fn spawn(dir: &Path, port: u16, server: &Server, mode: &str, sessions: u32) -> C
     let program = program.next();
     let program = program.expect("there is no PgBouncer: apt-get install pgbouncer");
     let mut command = as_postgres(&program);
-    command.arg("-q").arg(&path).stdin(Stdio::null());
-    command.spawn().unwrap()
+    command.arg(&path);
+    command
 }

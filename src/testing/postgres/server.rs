@@ -15,7 +15,7 @@ use crate::store::contract::server::ServerAddress;
 use crate::testing::certificates::{Authority, Certificate};
 use crate::testing::conformance::block_on;
 use crate::testing::port::Port;
-use crate::testing::{dir, signal};
+use crate::testing::{dir, process};
 
 /// A server with its own port, socket and directory. It ends when the value is dropped, or when this
 /// process ends.
@@ -220,9 +220,9 @@ impl Server {
     /// Sends a signal, such as `STOP` or `CONT`, to all processes of the server.
     pub(crate) fn signal(&self, name: &str) {
         // The main process first, so that it starts no others.
-        signal::send(name, self.main_process());
+        process::send(name, self.main_process());
         for process in self.sessions() {
-            signal::send(name, process);
+            process::send(name, process);
         }
     }
 

@@ -5,19 +5,17 @@ pub(crate) mod cluster;
 #[cfg(test)]
 pub(crate) mod fixtures;
 
-use core::time::Duration;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::path::PathBuf;
+use std::process::Command;
 
 use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisResult};
 
 use super::certificates::{Authority, Certificate};
 use super::dir::new_dir;
 use super::port::Port;
+use super::process::ServerProcess;
 use super::server_tests;
-use super::signal;
 use crate::store::contract::options::{StoreOptions, TlsOptions};
 use crate::store::contract::server::ServerAddress;
 use crate::store::contract::strategy::Strategy;
@@ -26,11 +24,9 @@ use crate::store::redis::options::{RedisOptions, Topology};
 
 /// A server with its own port, socket and directory. It is killed when the value is dropped.
 pub(crate) struct Server {
-    process: Child,
-    dir: PathBuf,
+    process: ServerProcess,
     pub(crate) port: u16,
     _kept: Port,
-    arguments: Vec<String>,
 }
 
 impl Server {
@@ -96,33 +92,20 @@ impl Server {
 
     /// Starts a server in a directory that is there, which goes with the server.
     fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
-        let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
         let kept = Port::take();
         let port = kept.number;
-        let process = spawn(&dir, port, &arguments);
-        let mut server = Server { process, dir, port, _kept: kept, arguments };
-        assert!(
-            server.becomes_ready(),
-            "redis-server does not start: see {}",
-            server.dir.display()
-        );
+        let process = ServerProcess::start(command(port, arguments), "redis-server", dir);
+        let mut server = Server { process, port, _kept: kept };
+        server.wait();
         server
     }
 
-    /// Waits until the server answers, at most 60 seconds. Returns whether it did.
-    fn becomes_ready(&mut self) -> bool {
-        for _ in 0..6000 {
-            if self.process.try_wait().unwrap().is_some() {
-                return false;
-            }
-            // A server that wants a password is ready, too.
-            match self.ask::<String>(&["PING"]) {
-                Ok(_) => return true,
-                Err(error) if error.code() == Some("NOAUTH") => return true,
-                Err(_) => thread::sleep(Duration::from_millis(10)),
-            }
+    /// Waits until the server answers.
+    fn wait(&mut self) {
+        // One that wants a password is ready, too.
+        while self.ask::<String>(&["PING"]).is_err_and(|error| error.code() != Some("NOAUTH")) {
+            self.process.wait();
         }
-        false
     }
 
     /// Runs a command on a new connection. Returns the answer.
@@ -156,7 +139,7 @@ impl Server {
     }
 
     pub(super) fn socket(&self) -> PathBuf {
-        self.dir.join("socket")
+        self.process.dir().join("socket")
     }
 
     pub(crate) fn tcp(&self) -> ServerAddress {
@@ -178,40 +161,34 @@ impl Server {
     }
 
     pub(crate) fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.process.kill();
     }
 
     /// Starts a killed server again, in the same place.
     pub(crate) fn start_again(&mut self) {
-        self.process = spawn(&self.dir, self.port, &self.arguments);
-        assert!(self.becomes_ready());
+        self.process.start_again();
+        self.wait();
     }
 
     /// Sends the process a signal: `STOP`, `CONT`.
     pub(crate) fn signal(&self, name: &str) {
-        signal::send(name, self.process.id());
+        self.process.signal(name);
     }
 }
 
-fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
+fn command(port: u16, arguments: &[&str]) -> Command {
     let program = std::env::var("TEST_REDIS_SERVER").unwrap_or("redis-server".into());
-    let is_sentinel = arguments.iter().any(|it| it == "--sentinel");
-    Command::new(&program)
-        .current_dir(dir)
+    let is_sentinel = arguments.contains(&"--sentinel");
+    let mut command = Command::new(program);
+    command
         .args(is_sentinel.then_some("sentinel.conf"))
         .args(["--bind", "127.0.0.1", "--unixsocket", "socket", "--save", ""])
-        .args(["--logfile", "log", "--port", "0"])
+        .args(["--port", "0"])
         // Otherwise a former replica starts with the data that it received then.
         .args(["--rdb-del-sync-files", "yes"])
         .args([port_argument(arguments), &port.to_string()])
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| {
-            panic!("{program} cannot be run ({error}): apt-get install redis-server")
-        })
+        .args(arguments);
+    command
 }
 
 fn tls_arguments(auth_clients: &str) -> Vec<&str> {
@@ -226,19 +203,9 @@ fn tls_arguments(auth_clients: &str) -> Vec<&str> {
     [&files[..], &["--tls-auth-clients", auth_clients]].concat()
 }
 
-fn port_argument(arguments: &[String]) -> &'static str {
-    let has_tls = arguments.iter().any(|it| it == "--tls-cert-file");
+fn port_argument(arguments: &[&str]) -> &'static str {
+    let has_tls = arguments.contains(&"--tls-cert-file");
     if has_tls { "--tls-port" } else { "--port" }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        if !thread::panicking() {
-            let _ = fs::remove_dir_all(&self.dir);
-        }
-    }
 }
 
 /// Returns the options of a store with these servers.
