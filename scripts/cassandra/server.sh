@@ -10,6 +10,8 @@
 #   server.sh stop DIR                    ends one as its administrator does; without error if none runs
 #   server.sh kill DIR                    as if it had crashed
 #
+#   TEST_CASSANDRA_VERSION                another version than that of pom.xml
+#
 # A server that cannot start is an error at once, with the end of its log. DIR has the files
 #
 #   address, pid, log                     ADDRESS:PORT, and what they say
@@ -36,7 +38,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 here=$root/scripts/cassandra
-jars=$root/target/cassandra/jars
+version=${TEST_CASSANDRA_VERSION:-}
+jars=$root/target/cassandra/jars${version:+-$version}
 server=
 # Machines that often run tests have Java and Maven; Cassandra needs this version of Java, neither
 # older nor newer.
@@ -68,7 +71,7 @@ fill_jars() {
     need_packages maven &&
         MAVEN_OPTS=-Xmx512m mvn --batch-mode --strict-checksums --file "$here/pom.xml" \
             org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
-            -DincludeScope=runtime -DoutputDirectory="$PWD" &&
+            -DincludeScope=runtime -DoutputDirectory="$PWD" ${version:+"-Dcassandra.version=$version"} &&
         ls cassandra-all-*.jar
 }
 
@@ -210,6 +213,8 @@ become_server() {
         -Dcassandra.memtable.row_overhead_size=181)
     [ -z "$ephemeral" ] || flags+=(-Dcassandra.unsafesystem=true)
     [ -z "$replace" ] || flags+=("-Dcassandra.replace_address_first_boot=$address")
+    # As Cassandra's own scripts do. Without it, version 4.1 cannot measure objects in this version of Java.
+    flags+=("-javaagent:$(echo "$jars"/jamm-*.jar)")
     exec "$java" "${flags[@]}" -cp "$jars/*" org.apache.cassandra.service.CassandraDaemon
 }
 
