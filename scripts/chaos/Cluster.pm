@@ -36,7 +36,8 @@ my @store_names;
 our @DAYS = (366, 360, 300);
 
 # nodes => their number; port => the first port. Each node uses one port, and two more for its proxies, if it has
-# any; the store uses the next ones. store => the class of the shared store. times => directives of the nodes for it.
+# any; the store uses the next ones. store => the class of the shared store. times => the nodes' timeouts for it, if not those
+# of the class.
 #
 # The class of a store, such as RedisStore.pm, has these methods:
 #
@@ -48,6 +49,7 @@ our @DAYS = (366, 360, 300);
 #   ready             waits until all faults have finished
 #   conf(PORT)        the contents of a block `ratelimit_store`; PORT is the port of the proxy, if any
 #   decides           the kinds of requests that the store decides, if not all: see Load.pm
+#   times             directives of the nodes' timeouts, if not the defaults (longer ones with more than 5 nodes)
 #   decides_within    the timeout of synchronous requests, if not 100ms (400ms with more than 5 nodes)
 #   may_refuse_all    defined if a request can be rejected before the limit is reached
 #   spare(PORT)       `conf`, with another place in the same server
@@ -56,8 +58,12 @@ our @DAYS = (366, 360, 300);
 #   totals, total     as in Redis.pm
 sub new {
     my ($class, %self) = @_;
-    my $self = bless {times => '', %self, marks => 0, cycles => {ok => 0, error => 0}, logs => []}, $class;
+    my $self = bless {%self, marks => 0, cycles => {ok => 0, error => 0}, logs => []}, $class;
     my $port = $self->{port};
+    # Many nodes and their proxies take turns on the processors.
+    my ($store, $is_large) = ($self->{store}, $self->{nodes} > 5);
+    $self->{times} //= $store->can('times') ? $store->times : $is_large ? 'connect_timeout 1s; timeout 500ms;' : '';
+    $self->{timeout} = $store->can('decides_within') ? $store->decides_within : $is_large ? '400ms' : '100ms';
     $Requests::decided = $self->{store}->decides if $self->{store}->can('decides');
     @NAMESPACES  = (qw(api other full), $Requests::decided eq 'nothing' ? () : qw(now held));
     @store_names = ('main', $Requests::decided eq 'nothing' ? () : 'now');
@@ -98,10 +104,7 @@ sub configuration {
     $stores{spare} = $store->spare($proxy ? $proxy->{main}{port} : ());
     $stores{other} = other_store($other) if $other;
     $_ .= " $self->{times}" for values %stores;
-    # Many nodes and their proxies take turns on the processors.
-    my $usual   = $self->{nodes} > 5 ? '400ms' : '100ms';
-    my $timeout = $store->can('decides_within') ? $store->decides_within : $usual;
-    return Shape::configuration($self->{shape}{$number}, stores => \%stores, timeout => $timeout, wrong => $wrong // '');
+    return Shape::configuration($self->{shape}{$number}, stores => \%stores, timeout => $self->{timeout}, wrong => $wrong // '');
 }
 
 sub other_store {

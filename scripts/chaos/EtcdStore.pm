@@ -90,12 +90,14 @@ sub decides { 'windows' }
 
 # A decision waits for those of others.
 sub decides_within { '1s' }
+# It waits for its disk.
+sub times          { 'timeout 1s; connect_timeout 1s;' }
 
 sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' prefix rl/spare;' }
 
 sub conf {
     my ($self, $port) = @_;
-    return "strategy etcd; server 127.0.0.1:$port; timeout 1s; connect_timeout 1s; " . $self->{server}->credentials($self->{password});
+    return "strategy etcd; server 127.0.0.1:$port; " . $self->{server}->credentials($self->{password});
 }
 
 # A killed server keeps its data, unless a fault removes them.

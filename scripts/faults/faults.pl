@@ -39,7 +39,7 @@ srand $seed;
 my $store   = ucfirst($name) . 'Store';
 my $begin   = time;
 # These stores are slow on a busy machine, and not lost. A killed worker's lease lasts for as long as its exchanges may.
-my $times   = $name =~ /^(?:redis|etcd)\z/ ? '' : 'connect_timeout 2s; timeout 1s;';
+my $times   = $name =~ /^(?:redis|etcd)\z/ ? undef : 'connect_timeout 2s; timeout 1s;';
 my $cluster = Cluster->new(nodes => 2, port => $ENV{PORT} // 17000, store => $store, times => $times);
 my $node    = $cluster->{node}{1};
 my $files   = tempdir('faults-XXXXXX', TMPDIR => 1, CLEANUP => 1);
