@@ -17,9 +17,9 @@ use Time::HiRes qw(time);
 
 use lib "$FindBin::Bin/lib";
 use Node;
+use Processes;
 use Proxy;
 use Redis;
-use Processes;
 use TwoNodes qw(
     $port @nodes $store $lost $unconfirmed $back $killed cut_off conf stop settle pushed_under_load no_answer_was_slow pushes_all
     ends_within

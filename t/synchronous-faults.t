@@ -16,9 +16,9 @@ use Time::HiRes qw(time);
 use lib "$FindBin::Bin/lib";
 use Nginx qw(http2);
 use Node;
+use Processes;
 use Proxy;
 use Redis;
-use Processes;
 use TwoNodes;
 
 my ($a, $b) = @nodes;

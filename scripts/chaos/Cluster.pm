@@ -7,6 +7,7 @@ use warnings;
 
 use List::Util qw(sum0);
 use Load;
+use Processes;
 use Requests;
 use Node;
 use NodeFaults;
@@ -16,7 +17,6 @@ use Preload;
 use Proxy;
 use Redis;
 use Shape;
-use Processes;
 
 use constant {
     PASSWORD => 's3cret-of-chaos',

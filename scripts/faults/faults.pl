@@ -16,8 +16,8 @@ use Load;
 use MemcachedStore;
 use Node;
 use PostgresStore;
-use RedisStore;
 use Processes;
+use RedisStore;
 use Target;
 use Totals;
 

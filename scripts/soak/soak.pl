@@ -11,8 +11,8 @@ use lib "$FindBin::Bin/../../t/lib";
 use Cassandra;
 use Node;
 use Postgres;
-use Redis;
 use Processes;
+use Redis;
 
 use constant {
     KEYS        => 1_000_000,

@@ -14,8 +14,8 @@ use File::Temp qw(tempdir);
 use HTTP::Tiny;
 use JSON::PP qw(decode_json encode_json);
 use MIME::Base64 qw(decode_base64 encode_base64);
-use Proxy;
 use Processes;
+use Proxy;
 
 # port => the port of the proxy, to which nodes connect. The server uses the ports port + 1 and port + 2.
 sub new {

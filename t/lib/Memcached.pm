@@ -11,8 +11,8 @@ use warnings;
 use Digest::SHA qw(sha256_base64);
 use File::Temp qw(tempdir);
 use IO::Socket::INET;
-use Proxy;
 use Processes;
+use Proxy;
 use Time::HiRes qw(sleep);
 
 my $test = $$;    # child processes must not remove the files when they exit
