@@ -194,7 +194,7 @@ sub taken_over {
 sub compare {
     my ($fault, $ledger, $kind, $is_lost) = @_;
     my ($trouble, $found, $bounds, @wrong)
-        = Totals::compare($cluster, $round, $ledger->{counters}, 20, $kind, $is_lost);
+        = Totals::compare($cluster, $round, $ledger->{counters}, 60, $kind, $is_lost);
     return push @troubles, "$fault: $trouble" if $trouble;
     for my $counter (@wrong) {
         push @troubles, sprintf "%s: %s: %s to %s are right; the store has %s, nodes have %s", $fault, $counter,
