@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use crate::policy::hits::Hits;
 use crate::policy::reserve::Grants;
 use crate::policy::window::WindowSize;
+#[cfg(not(loom))]
 use crate::table::words::system::random_number;
 
 /// Bound of totals, up and down, in thousandths: 2^53 - 1. Lua's numbers are doubles, which
@@ -32,6 +33,7 @@ impl fmt::Display for NodeId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(pub NonZeroU64);
 
+#[cfg(not(loom))]
 impl Epoch {
     /// Proposes an epoch that no other node proposes, and no process that was forked from this one.
     pub fn proposed() -> Epoch {
@@ -259,7 +261,7 @@ impl<C: Default> PageStep<C> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::io::{self, Read as _, Write as _};
 
