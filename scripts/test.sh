@@ -107,16 +107,18 @@ configured() {
     bash $configure "${NGX_CONF_FLAGS[@]}" "${@:2}"
 }
 
-# own_checked: a directory of Cargo's with the compiled dependencies, so that two builds need not wait for each other. The rest
-# would be gigabytes, for which a disk stops the tests that run meanwhile. What others are compiling has no fingerprint yet,
-# and is compiled anew: what of that is gone when it is to be copied is not missed.
+# own_checked: a directory of Cargo's with the compiled dependencies, so that two builds need not wait for each other. A copy of
+# this crate's files, which have gigabytes, would delay tests. What others are compiling meanwhile has no fingerprint yet, and
+# is compiled anew: what of that is gone when it is to be copied is not missed.
 own_checked() {
-    local own=target/debian/checked
+    local own=target/debian/checked part
     rm -rf $own
     mkdir -p $own/deps
-    cp -a target/checked/.fingerprint target/checked/build $own &&
-        find target/checked/deps -type f ! -name "*$name*" -exec cp -a -t $own/deps {} + ||
-        say "something is not there any more"
+    for part in .fingerprint build; do
+        cp -a target/checked/$part $own || say "something of $part is not there any more"
+    done
+    find target/checked/deps -type f ! -name "*$name*" -exec cp -a -t $own/deps {} + ||
+        say "something of deps is not there any more"
 }
 with_own_checked() { CARGO_TARGET_DIR=$root/target/debian "$@"; }
 

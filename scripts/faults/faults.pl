@@ -23,8 +23,8 @@ use Totals;
 
 # Seconds after which a point counts as not reached.
 use constant PATIENCE => 8;
-# Faults after which nodes and store begin again without counts: nodes restore all counters after each loss.
-use constant AT_ONCE => 40;
+# Faults after which nodes and store begin again without counts, since nodes restore all counters after each loss.
+use constant BEGIN_AGAIN_AFTER => 40;
 
 $| = 1;
 $SIG{PIPE} = 'IGNORE';
@@ -60,7 +60,7 @@ my @left = @faults;
 for my $time (1 .. 3) {
     @missed = ();
     for my $fault (@left) {
-        begin_again() if $round && $round % AT_ONCE == 0;
+        begin_again() if $round && $round % BEGIN_AGAIN_AFTER == 0;
         eval { try(@$fault); 1 } or push @troubles, "$fault->[1] at $fault->[0]: $@";
         last if @troubles;
     }

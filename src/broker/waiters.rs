@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::table::words::system::random;
+use crate::table::words::system::random_number;
 
 /// A kind of asker. The lowest bits of a waiter's number are its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,8 @@ pub struct Waiters<T> {
 impl Asker {
     /// Returns a first number of this kind, at random.
     pub fn first_id(self) -> u64 {
-        let [first, _] = random().unwrap_or_default();
         // The highest bit is free for the numbers that follow.
-        first >> 1 & !(KINDS - 1) | self as u64
+        random_number().get() >> 1 & !(KINDS - 1) | self as u64
     }
 
     /// Returns the kind of a number.

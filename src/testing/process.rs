@@ -36,7 +36,7 @@ impl ServerProcess {
 
     /// Starts a server that has ended again.
     pub(crate) fn start_again(&mut self) {
-        // Its words mean that it is ready.
+        // By words of the former start, it would seem to be ready.
         File::options().write(true).open(self.dir.join("log")).unwrap().set_len(0).unwrap();
         self.child = spawn(&mut self.command, self.package);
         self.waits = 0;

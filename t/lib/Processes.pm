@@ -41,8 +41,9 @@ sub start_server {
     push @servers, $pid if !$server{input};
     my $deadline = time + 60;
     until (eval { $server{is_ready}->() }) {
-        if (time > $deadline || has_ended($pid)) {
-            end_process($pid) if !$server{input};
+        my $has_ended = has_ended($pid);
+        if ($has_ended || time > $deadline) {
+            end_process($pid) if !$has_ended && !$server{input};
             open my $log, '<', $server{log} or die "cannot read $server{log}: $!\n";
             die "$name does not start:\n", <$log>;
         }
