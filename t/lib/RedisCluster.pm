@@ -73,16 +73,22 @@ sub servers {
     return join(' ', map {"server 127.0.0.1:$_->{port};"} @{$self->{primaries}}) . ' cluster on;';
 }
 
-# Returns the counts of all shards, as `totals` of Redis.pm. Only the primary of a shard answers for it.
+# Returns the counts of all shards, as `totals` of Redis.pm. Only the primary of a shard answers for it, and no server does
+# during a failover, which happens if the machine is too busy for a primary to answer within `node_timeout`.
 sub totals {
     my ($self, $namespace, $size) = @_;
     my %totals;
     for my $number (0 .. $SHARDS - 1) {
-        my ($of_shard) = grep {defined} map {
-            my $server = $_;
-            scalar eval { $server->totals_of_shard($namespace, $number, $size) };
-        } grep { $_->{pid} } @{$self->{all}};
-        die "nobody has shard $number\n" if !$of_shard;
+        my ($of_shard, @errors);
+        my $is_there = sub {
+            @errors = ();
+            for my $server (grep { $_->{pid} } @{$self->{all}}) {
+                last if $of_shard = eval { $server->totals_of_shard($namespace, $number, $size) };
+                push @errors, "$server->{port}: $@";
+            }
+            return $of_shard;
+        };
+        eval { Node::wait_until(60, $is_there) } or die "nobody has shard $number:\n", @errors;
         %totals = (%totals, %$of_shard);
     }
     return \%totals;
