@@ -5,13 +5,15 @@ package CassandraStore;
 use strict;
 use warnings;
 
+use parent 'Store';
+
 use CassandraServer;
-use Node;
 use Plan;
 
 use constant {
     USER     => 'chaos',
     KEYSPACE => 'ratelimit',
+    SPARE    => 'table rl_spare',
 };
 
 sub kinds {
@@ -95,7 +97,6 @@ sub ask    { my ($self, @query) = @_; return $self->{server}->ask(@query) }
 sub tables { $_[0]{server}->tables(KEYSPACE) }
 sub flush  { my ($self) = @_; $self->ask("TRUNCATE $_") for $self->tables }
 
-sub has_way { 1 }
 sub decides { 'windows' }
 # All requests that race for the last hits of a limit may be refused.
 sub may_refuse_all { 1 }
@@ -105,21 +106,12 @@ sub decides_within { '1s' }
 # A push is recognized by its batch of statements.
 sub way { my ($self) = @_; return (to => $self->{port}, push => qr/\x04.{3}\x0d/s) }
 
-sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' table rl_spare;' }
-
 sub conf {
     my ($self, $port) = @_;
     return "strategy cassandra; server 127.0.0.1:$port; username ${\ USER}; password $self->{password};";
 }
 
-sub keep { $_[0]->ready }
-
-sub ready {
-    my ($self) = @_;
-    my $failure = '';
-    my $answers = sub { eval { $self->ask('SELECT key FROM system.local'); 1 } or $failure = $@, 0 };
-    eval { Node::wait_until(60, $answers) } or die "Cassandra does not get ready: $failure\n";
-}
+sub ask_anything { $_[0]->ask('SELECT key FROM system.local') }
 
 sub totals { my ($self, @of) = @_; return $self->{server}->totals(KEYSPACE . '.rl_counters', @of) }
 sub total  { my ($self, $namespace, $key) = @_; return $self->totals($namespace)->{$key} // 0 }

@@ -8,6 +8,8 @@ package ClusterStore;
 use strict;
 use warnings;
 
+use parent 'Store';
+
 use List::Util qw(first);
 
 use Node;
@@ -18,6 +20,7 @@ use RedisCluster;
 use constant {
     PAIRS  => 3,
     SHARDS => 16,    # those of a namespace
+    SPARE  => 'prefix spare',
 };
 
 sub kinds {
@@ -144,7 +147,7 @@ sub new {
     my ($class, %self) = @_;
     my $self     = bless {%self}, $class;
     my $password = $self->{password};
-    $self->{cluster} = RedisCluster->new(
+    $self->{server} = RedisCluster->new(
         port => $self->{port}, password => $password, node_timeout => 1000,
         args => [
             '--requirepass', $password, '--masterauth', $password,
@@ -156,16 +159,7 @@ sub new {
 }
 
 sub has_way { 0 }
-sub totals { my ($self, @of) = @_; return $self->{cluster}->totals(@of) }
-sub total  { my ($self, @of) = @_; return $self->{cluster}->total(@of) }
-
-sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' prefix spare;' }
-
-sub conf {
-    my ($self) = @_;
-    my $servers = join ' ', map {"server 127.0.0.1:$_->{port};"} @{$self->{cluster}{primaries}};
-    return "strategy redis; $servers cluster on; password $self->{password};";
-}
+sub conf { my ($self) = @_; return join ' ', 'strategy redis;', $self->{server}->servers, "password $self->{password};" }
 
 # A replica takes over from a primary that was down for a second, and may lack acknowledged writes.
 # If nothing may be lost, it takes over only on command.
@@ -216,9 +210,9 @@ sub is_well {
     };
 }
 
-sub servers    { return @{$_[0]{cluster}{all}} }
+sub servers    { return @{$_[0]{server}{all}} }
 sub is_primary { my ($server) = @_; return $server->cli('ROLE')->[0] eq 'master' }
-sub pair       { my ($self, $pair) = @_; return @{$self->{cluster}{all}}[$pair, $pair + PAIRS] }
+sub pair       { my ($self, $pair) = @_; return @{$self->{server}{all}}[$pair, $pair + PAIRS] }
 sub primary    { my ($self, $pair) = @_; return first { is_primary($_) } $self->pair($pair) }
 sub replica    { my ($self, $pair) = @_; return first { !is_primary($_) } $self->pair($pair) }
 sub primaries  { my ($self) = @_; return map { $self->primary($_) } 0 .. PAIRS - 1 }

@@ -5,9 +5,12 @@ package EtcdStore;
 use strict;
 use warnings;
 
+use parent 'Store';
+
 use Etcd;
-use Node;
 use Plan;
+
+use constant SPARE => 'prefix rl/spare';
 
 sub kinds {
     my %all   = (takes => \&Plan::store);
@@ -84,7 +87,6 @@ sub start {
     $keeps ? $server->log_in($self->{password}) : $server->lock($self->{password});
 }
 
-sub has_way { 1 }
 sub way     { my ($self) = @_; return (to => $self->{server}->server_port, push => qr{^POST /v3/kv/txn }) }
 sub decides { 'windows' }
 
@@ -92,23 +94,5 @@ sub decides { 'windows' }
 sub decides_within { '1s' }
 # It waits for its disk.
 sub times          { 'timeout 1s; connect_timeout 1s;' }
-
-sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' prefix rl/spare;' }
-
-sub conf {
-    my ($self, $port) = @_;
-    return "strategy etcd; server 127.0.0.1:$port; " . $self->{server}->credentials($self->{password});
-}
-
-# A killed server keeps its data, unless a fault removes them.
-sub keep   { $_[0]->ready }
-sub flush  { $_[0]{server}->flush }
-sub totals { my ($self, @of) = @_; return $self->{server}->totals(@of) }
-sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
-
-sub ready {
-    my ($self) = @_;
-    Node::wait_until(60, sub { eval { $self->{server}->epoch('api'); 1 } });
-}
 
 1;

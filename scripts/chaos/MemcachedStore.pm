@@ -5,9 +5,12 @@ package MemcachedStore;
 use strict;
 use warnings;
 
+use parent 'Store';
+
 use Memcached;
-use Node;
 use Plan;
+
+use constant SPARE => 'prefix rl/spare';
 
 sub kinds {
     my %all = (takes => \&Plan::store);
@@ -65,27 +68,9 @@ sub start {
     $self->{server}->start;
 }
 
-sub has_way { 1 }
 sub way     { my ($self) = @_; return (to => $self->{server}->server_port, push => qr{^ms \S+/head }m) }
 sub decides { 'windows' }
 # A decision takes several exchanges, and more if nodes race.
 sub decides_within { '1s' }
-
-sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' prefix rl/spare;' }
-
-sub conf {
-    my ($self, $port) = @_;
-    return "strategy memcached; server 127.0.0.1:$port; " . $self->{server}->credentials($self->{password});
-}
-
-sub keep   { $_[0]->ready }
-sub flush  { $_[0]{server}->flush }
-sub totals { my ($self, @of) = @_; return $self->{server}->totals(@of) }
-sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
-
-sub ready {
-    my ($self) = @_;
-    Node::wait_until(60, sub { eval { $self->{server}->epoch('api'); 1 } });
-}
 
 1;

@@ -5,13 +5,15 @@ package PostgresStore;
 use strict;
 use warnings;
 
-use Node;
+use parent 'Store';
+
 use Plan;
 use Postgres;
 use Processes;
 
 use constant {
     USER   => 'locked',
+    SPARE  => 'table rl_spare',
     TABLES => join(', ', map {"rl_counters$_"} '', qw(_epochs _nodes _changes _levels _logs)),
 };
 
@@ -140,42 +142,22 @@ sub new {
 }
 
 # Each exchange contains the name of the node, except for the first ones of a connection.
-sub has_way { 1 }
 sub way {
     my ($self) = @_;
     return (to => $self->{port}, push => qr/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/);
 }
 
-sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' table rl_spare;' }
-
-sub conf {
-    my ($self, $port) = @_;
-    return "strategy postgres; server 127.0.0.1:$port; username ${\ USER}; " .
-        "password $self->{password};";
-}
-
-# Nothing removes data that a round must keep.
-sub keep   { $_[0]->ready }
-sub flush  { $_[0]{server}->flush }
-sub totals { my ($self, @of) = @_; return $self->{server}->totals(@of) }
-sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
-
-sub ready {
+sub ask_anything {
     my ($self) = @_;
-    my $failure = '';
-    my $answers = sub {
-        return 1 if eval { $self->ask('SELECT 1') };
-        $failure = $@;
-        # A server whose process was killed while it created a file may not recover ("File exists"),
-        # and ends; then its administrator starts it.
-        if ($self->{server}->has_ended) {
-            $self->{server}->kill;
-            $self->{server}->start;
-        }
-        return 0;
-    };
-    eval { Node::wait_until(60, $answers) }
-        or die "Postgres does not get ready: $failure\n", `tail -n 30 $self->{server}{dir}/log`;
+    return if eval { $self->ask('SELECT 1') };
+    my $failure = $@ . `tail -n 30 $self->{server}{dir}/log`;
+    # A server whose process was killed while it created a file may not recover ("File exists"),
+    # and ends; then its administrator starts it.
+    if ($self->{server}->has_ended) {
+        $self->{server}->kill;
+        $self->{server}->start;
+    }
+    die $failure;
 }
 
 sub ask { my ($self, $query) = @_; return $self->{server}->sql($query) }

@@ -5,9 +5,13 @@ package RedisStore;
 use strict;
 use warnings;
 
+use parent 'Store';
+
 use Node;
 use Plan;
 use Redis;
+
+use constant SPARE => 'prefix spare';
 
 sub kinds {
     return (
@@ -76,19 +80,9 @@ sub new {
     return $self;
 }
 
-sub has_way { 1 }
+sub server { $_[0]{present} }
 sub way    { my ($self) = @_; return (to => $self->{present}{port}) }
 sub ready  { }
-sub flush  { $_[0]{present}->flush }
-sub totals { my ($self, @of) = @_; return $self->{present}->totals(@of) }
-sub total  { my ($self, @of) = @_; return $self->{present}->total(@of) }
-
-sub spare { my ($self, @port) = @_; return $self->conf(@port) . ' prefix spare;' }
-
-sub conf {
-    my ($self, $port) = @_;
-    return "strategy redis; server 127.0.0.1:$port; password $self->{password};";
-}
 
 sub keep {
     my ($self, $is_keeping) = @_;

@@ -74,14 +74,21 @@ sub configuration {
         zone   => $shape->{size},
         name_of_zone => $shape->{zone},
         server => 'add_header Shape "' . join(',', @$shape{@TOLD}) . '" always;',
-        rules  => {
+        rules  => shared(
             Requests::rules($shape), %asks, mark => "$shape->{name} limit=1000000/366d$fixed",
             (map { ("mark-$_" => "$_ limit=1000000/366d$fixed") } names($shape)),
             # Bans are those of the rules of a namespace.
             (map { ("bans-$_" => Requests::bans($_)) } names($shape)),
             askshort => "$shape->{name} limit=1000000/5s cost=0$fixed",
-        },
+        ),
     );
+}
+
+# Returns rules that say that they share counters, so that nginx does not warn of each of them.
+sub shared {
+    my (%rules) = @_;
+    s/ (?:limit|rate)=[^;]*\K/ counter=default/g for values %rules;
+    return \%rules;
 }
 
 1;
