@@ -19,6 +19,12 @@ pub(super) struct Leases {
     ends: BTreeMap<u64, (u64, i64)>,
 }
 
+/// The seconds for which a lease is granted to a value that matters for `life` seconds: half as many more, so that many
+/// values share it.
+pub(super) fn granted(life: u64) -> u64 {
+    life.saturating_add(life / 2)
+}
+
 impl Moment {
     pub(super) fn now() -> Moment {
         Moment { uptime: uptime().as_secs(), unix: unix_millis() / 1000 }
@@ -26,10 +32,10 @@ impl Moment {
 }
 
 impl Leases {
-    /// Returns the id of a lease that lives for `life` seconds from now on by both clocks, and at most half as long again.
+    /// Returns the id of a lease that lives for `life` seconds from now on by both clocks, and for no more than [`granted`].
     pub(super) fn find(&self, life: u64, now: Moment) -> Option<i64> {
-        let first = now.uptime.saturating_add(life);
-        let mut leases = self.ends.range(first..=first.saturating_add(life / 2));
+        let [first, last] = [life, granted(life)].map(|it| now.uptime.saturating_add(it));
+        let mut leases = self.ends.range(first..=last);
         let lives = |until: u64| until >= now.unix.saturating_add(life);
         leases.find_map(|(_, (until, id))| lives(*until).then_some(*id))
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::failure::{self, EtcdFault};
 use super::http::HttpConnection;
-use super::lease::{Leases, Moment};
+use super::lease::{Leases, Moment, granted};
 use super::wire::{Op, TxnAnswer, nested};
 use crate::store::contract::error::{Failure, StoreError};
 use crate::store::contract::options::{Credentials, Secret, StoreOptions};
@@ -223,18 +223,18 @@ impl EtcdSession {
         self.call("kv/txn", &txn).await
     }
 
-    /// Returns a lease for a value that matters for `life`. It lives half as long again, so that many values share it.
+    /// Returns a lease for a value that matters for `life`.
     pub(super) async fn lease(&mut self, life: Duration) -> Result<i64, EtcdFault> {
         let now = Moment::now();
         let life = life.min(LONGEST).as_secs().saturating_add(1);
         if let Some(id) = self.grants.leases.find(life, now) {
             return Ok(id);
         }
-        let longer = life.saturating_add(life / 2);
-        let answer: Value = self.call("lease/grant", &json!({ "TTL": longer })).await?;
+        let granted = granted(life);
+        let answer: Value = self.call("lease/grant", &json!({ "TTL": granted })).await?;
         let id = answer.get("ID").and_then(|it| it.as_str()?.parse().ok());
         let id = id.ok_or_else(|| EtcdFault::misunderstood("lease/grant"))?;
-        self.grants.leases.add(id, longer, now);
+        self.grants.leases.add(id, granted, now);
         Ok(id)
     }
 

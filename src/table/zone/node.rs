@@ -22,8 +22,8 @@ impl IdentityWord {
 }
 
 impl<'m> CounterTable<'m> {
-    /// Returns this node's identity. It is random, and constant while the zone exists, unless
-    /// another node has the same one ([`Lease::take_identity`]).
+    /// Returns this node's identity. It is random, and constant while the zone exists, unless another node has the same one
+    /// ([`Lease::take_identity`](super::lease::Lease::take_identity)).
     pub fn node(&self) -> [u64; 2] {
         self.node_of(IdentityWord(self.parts.identity.load(Acquire)).present())
     }
