@@ -144,6 +144,7 @@ Allow: GET, HEAD
     ratelimit_store main {
         strategy redis;
         server   127.0.0.1:1;
+        timeout  10s;
     }
     ratelimit_store idle {
         strategy redis;
@@ -158,11 +159,15 @@ Allow: GET, HEAD
     location = /metrics {
         ratelimit_metrics;
     }
---- wait: 3
+    location /api {
+        ratelimit_api write=on;
+    }
 --- request eval
-["HEAD /metrics", "GET /metrics"]
+["POST /api/namespaces/synced/sync", "HEAD /metrics", "GET /metrics"]
+--- error_code eval
+[503, 200, 200]
 --- response_body_like eval
-[qr/^$/, qr/
+[qr/"error"/, qr/^$/, qr/
 ratelimit_sync_cycles_total\{namespace="synced",result="ok"\}\ 0\n
 ratelimit_sync_cycles_total\{namespace="synced",result="error"\}\ [1-9]\d*\n
 \#\ HELP\ ratelimit_sync_duration_seconds\ [^\n]+\n

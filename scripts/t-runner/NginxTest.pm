@@ -10,13 +10,12 @@ use Exporter ();
 use List::Util qw(shuffle);
 use Scalar::Util qw(looks_like_number);
 use Test::More;
-use Time::HiRes qw(sleep);
 
 use NginxTest::Checks qw(check_response check_error_log);
 use NginxTest::Client qw(requests_of_block exchange parse_response);
 use NginxTest::Format qw(parse_blocks evaluate);
 use NginxTest::Server ();
-use NginxTest::Settings qw(%settings forget_random_ports seconds);
+use NginxTest::Settings qw(%settings forget_random_ports);
 
 my @value_settings = qw(log_level repeat_each server_port timeout worker_connections workers);
 
@@ -116,7 +115,6 @@ sub run_requests {
                 $left = $response->{left};
                 check_response($block, $response, $index, $many);
             }
-            sleep seconds($block->wait) if $block->wait;
             check_error_log($block, $repeat);
             $index++;
         }

@@ -24,7 +24,7 @@ our @EXPORT_OK = qw(parse_blocks evaluate);
 my %known_section = map { $_ => 1 } qw(
     main_config http_config config user_files log_level init must_die suppress_stderr
 
-    request pipelined_requests raw_request more_headers timeout abort wait ignore_response
+    request pipelined_requests raw_request more_headers timeout abort ignore_response
 
     error_code error_code_like
     response_body response_body_like response_body_unlike
