@@ -9,8 +9,6 @@ use strict;
 use warnings;
 
 use File::Path qw(remove_tree);
-use File::Spec;
-use File::Temp qw(tempdir);
 use HTTP::Tiny;
 use JSON::PP qw(decode_json encode_json);
 use MIME::Base64 qw(decode_base64 encode_base64);
@@ -21,8 +19,7 @@ use Proxy;
 sub new {
     my ($class, %self) = @_;
     my $self = bless {prefix => 'rl', http => HTTP::Tiny->new(timeout => 10), %self}, $class;
-    # In memory, since an etcd waits for its disk with each change.
-    $self->{dir} = tempdir('own-etcd-XXXXXX', DIR => (grep { -w } '/dev/shm', File::Spec->tmpdir)[0], CLEANUP => 1);
+    $self->{dir}   = memory_dir('own-etcd');
     $self->{proxy} = Proxy->new(port => $self->{port}, to => $self->server_port);
     return $self;
 }

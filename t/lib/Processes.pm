@@ -7,7 +7,8 @@ use warnings;
 
 use Exporter qw(import);
 # Here, so that it removes directories after the servers in them have ended.
-use File::Temp ();
+use File::Spec;
+use File::Temp qw(tempdir);
 use IO::Socket::INET;
 use List::Util qw(all);
 use POSIX qw(WNOHANG);
@@ -20,7 +21,7 @@ END {
     end_process($_) for grep { !has_ended($_) } @servers;
 }
 
-our @EXPORT = qw(start_server stop_processes has_stopped end_process);
+our @EXPORT = qw(start_server stop_processes has_stopped end_process memory_dir);
 
 # Starts a server, and returns its process when it is ready. It ends with this one. name => its name in errors; command =>
 # the program and its arguments; port => its port, on which no other process may listen; is_ready => a function that tells
@@ -80,6 +81,13 @@ sub has_stopped {
         push @states, (<$file> // '') =~ /^\d+ \(.*\) (\S)/;
     }
     return all { /[TZX]/ } @states;
+}
+
+# Returns a new directory, in memory if possible, for a server that writes each change: a busy disk would keep it waiting
+# for seconds.
+sub memory_dir {
+    my ($name) = @_;
+    return tempdir("$name-XXXXXX", DIR => (grep { -w } '/dev/shm', File::Spec->tmpdir)[0], CLEANUP => 1);
 }
 
 # Ends a child, also a stopped one, by a signal, and waits for its end.

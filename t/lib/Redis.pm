@@ -10,11 +10,11 @@ use IO::Socket::UNIX;
 use Processes;
 
 # port => its port; args => more arguments, written as in redis.conf; config => a configuration file, for a
-# sentinel, which saves its state there.
+# sentinel, which saves its state there; dir => its directory, if not a new one.
 sub new {
     my ($class, %self) = @_;
     my $self = bless {args => [], prefix => 'rl', database => 0, %self}, $class;
-    $self->{dir} = tempdir('own-redis-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+    $self->{dir} //= tempdir('own-redis-XXXXXX', TMPDIR => 1, CLEANUP => 1);
     return $self;
 }
 

@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use Node;
+use Processes;
 use Redis;
 
 # The number of shards into which the module divides a namespace.
@@ -20,7 +21,7 @@ sub new {
     my $timeout = $self->{node_timeout} // 15_000;
     my @args = ('--cluster-enabled', 'yes', '--cluster-node-timeout', $timeout, @{$self->{args}});
     my @all  = map {
-        Redis->new(port => $self->{port} + $_, args => \@args, password => $self->{password})
+        Redis->new(port => $self->{port} + $_, args => \@args, password => $self->{password}, dir => memory_dir('own-redis'))
     } 0 .. 5;
     $_->start for @all;
     $self->{all}       = \@all;
