@@ -24,7 +24,7 @@ use Totals;
 # Seconds after which a point counts as not reached.
 use constant PATIENCE => 8;
 # Faults after which nodes and store begin again without counts, since nodes restore all counters after each loss.
-use constant BEGIN_AGAIN_AFTER => 40;
+use constant BEGIN_AGAIN_AFTER => 20;
 
 $| = 1;
 $SIG{PIPE} = 'IGNORE';
