@@ -39,7 +39,7 @@ our @DAYS = (366, 360, 300);
 # any; the store uses the next ones. store => the class of the shared store. times => the nodes' timeouts for it, if not those
 # of the class.
 #
-# The class of a store, such as RedisStore.pm, has these methods:
+# The class of a store, such as RedisStore.pm, has these methods, some of them from Store.pm:
 #
 #   kinds             its kinds of faults, as in Plan.pm, each with functions that make and undo it
 #                     (`begin`, `undo`); their arguments are the store, the fault and the cluster

@@ -92,7 +92,7 @@ sub decides { 'windows' }
 
 # A decision waits for those of others.
 sub decides_within { '1s' }
-# It waits for its disk.
+# A transaction takes long on a busy machine.
 sub times          { 'timeout 1s; connect_timeout 1s;' }
 
 1;

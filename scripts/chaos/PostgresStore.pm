@@ -147,10 +147,15 @@ sub way {
     return (to => $self->{port}, push => qr/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/);
 }
 
+sub ready {
+    my ($self) = @_;
+    eval { $self->SUPER::ready; 1 } or die $@, `tail -n 30 $self->{server}{dir}/log`;
+}
+
 sub ask_anything {
     my ($self) = @_;
     return if eval { $self->ask('SELECT 1') };
-    my $failure = $@ . `tail -n 30 $self->{server}{dir}/log`;
+    my $failure = $@;
     # A server whose process was killed while it created a file may not recover ("File exists"),
     # and ends; then its administrator starts it.
     if ($self->{server}->has_ended) {

@@ -6,8 +6,8 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
-# Here, so that it removes directories after the servers in them have ended.
 use File::Spec;
+# Here, so that it removes directories after the servers in them have ended.
 use File::Temp qw(tempdir);
 use IO::Socket::INET;
 use List::Util qw(all);
