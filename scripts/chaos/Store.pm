@@ -1,4 +1,5 @@
-# The methods that most stores have in common. See Cluster.pm. `server` is what has the data: see TwoNodes.pm.
+# The methods that most stores have in common; see Cluster.pm. `server` has the data (see TwoNodes.pm), and the constant SPARE
+# of a store is the directive of another place in it.
 
 package Store;
 
@@ -29,6 +30,7 @@ sub ready {
         or die "the store does not get ready: $failure\n";
 }
 
+# Fails unless the server answers.
 sub ask_anything { $_[0]->server->epoch('api') }
 
 1;
