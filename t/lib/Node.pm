@@ -68,7 +68,8 @@ sub name_of {
 
 # Clients.
 
-# Makes a request; returns its status and the rate.
+# Makes a request; returns its status and the rate. When nginx closes the connection, the request is no longer under
+# way; a response alone does not mean that.
 sub get {
     my ($self, $location, $key, $arguments) = @_;
     my $path   = path($location, $key, $arguments);
@@ -76,10 +77,11 @@ sub get {
     local $SIG{PIPE} = 'IGNORE';
     print $socket "HEAD $path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     my $text = '';
-    while ($text !~ /\r\n\r\n\z/) {
+    while (1) {
         IO::Select->new($socket)->can_read(10) or return 'no answer in time';
-        sysread $socket, $text, 65536, length $text or return 'no answer';
+        sysread $socket, $text, 65536, length $text or last;
     }
+    return 'no answer' if $text !~ /\r\n\r\n\z/;
     $self->{answer} = $text;
     my ($status) = $text =~ m{^HTTP/1\.1 (\d+)};
     my ($rate)   = $text =~ /\r\nRate: (\S+)/;
