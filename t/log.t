@@ -68,7 +68,7 @@ subtest 'values of variables' => sub {
 
 done_testing();
 
-sub store { return "ratelimit_store main { $_[0] } ratelimit_namespace api { store main; sync_rate 0.1; }" }
+sub store { return "ratelimit_store main { $_[0] connect_timeout 5s; timeout 5s; } ratelimit_namespace api { store main; sync_rate 0.1; }" }
 
 # Returns a message of the Postgres protocol: its length and its body.
 sub message { return pack('N', 4 + length $_[0]) . $_[0] }

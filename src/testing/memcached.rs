@@ -98,7 +98,8 @@ impl Server {
     pub(crate) fn names(&self) -> Vec<String> {
         // The crawler's answer comes when it is done, whatever follows the command.
         let mut stream = self.connect().unwrap();
-        stream.write_all(b"lru_crawler metadump all\r\n").unwrap();
+        // By the hash table: an item that moves to another list meanwhile may be missed in the lists.
+        stream.write_all(b"lru_crawler metadump hash\r\n").unwrap();
         let mut names = Vec::new();
         for line in BufReader::new(stream).lines() {
             let line = line.unwrap();

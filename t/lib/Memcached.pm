@@ -258,7 +258,8 @@ sub names {
     readline $socket if $self->{login};
     my @names;
     my $is_whole = sub {
-        print $socket "lru_crawler metadump all\r\n";
+        # By the hash table: an item that moves to another list meanwhile may be missed in the lists.
+        print $socket "lru_crawler metadump hash\r\n";
         @names = ();
         while (defined(my $line = <$socket>)) {
             # It is busy while it looks for expired items.

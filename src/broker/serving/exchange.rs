@@ -15,7 +15,7 @@ use futures_util::future::{Either, FutureExt as _, select};
 use super::backlog::{Backlog, Gathered};
 use super::batching::BatchingDelay;
 use super::dispatcher::{Dispatcher, WaitingRequest};
-use super::store_event::{KnownBefore, Observer, WatchedStore};
+use super::store_event::{Observer, WatchedStore};
 use crate::broker::shared::shared_queues::DeciderState;
 use crate::broker::shared::store_clock::LearnedClock;
 use crate::broker::wake::Timer;
@@ -26,7 +26,7 @@ use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::retry::Retries;
 use crate::table::words::fail::fail_point;
 use crate::table::words::system::random_number;
-use crate::table::{CounterTable, NamespaceIndex, SyncState};
+use crate::table::{CounterTable, NamespaceIndex, StoreReturns, SyncState};
 
 /// Interval in which the workers' rings are drained while a store is down, so that they do not fill
 /// up.
@@ -112,6 +112,8 @@ struct Served<'t, D> {
     state: DeciderState<'t>,
     backlog: &'t DeciderBacklog,
     retries: Retries,
+    /// Number of returns of the store after the last exchange.
+    returns: Option<StoreReturns>,
 }
 
 /// The pauses of a task between exchanges.
@@ -132,8 +134,8 @@ impl DeciderTask {
         ) else {
             return;
         };
-        let retries = Retries::default();
-        let mut served = Served { clients, client: None, node, state, backlog, retries };
+        let (retries, returns) = (Retries::default(), self.store.returns());
+        let mut served = Served { clients, client: None, node, state, backlog, retries, returns };
         // Connects before a request waits for it. A store that is lost may answer but refuse, so it
         // gets the trial.
         let first = match self.store.is_lost() {
@@ -196,7 +198,6 @@ impl DeciderTask {
     ) -> Result<Decided, StoreError> {
         let Served { clients, client, node, .. } = served;
         let store = client.get_or_insert_with(|| clients.client());
-        let before = self.store.known();
         let granted = self.granted(questions);
         for (shard, grants, _) in &granted {
             match grants {
@@ -221,7 +222,7 @@ impl DeciderTask {
             }
         }
         fail_point!("broker.granted");
-        self.note(decided.as_ref().err(), before, served);
+        self.note(decided.as_ref().err(), served);
         fail_point!("broker.noted");
         decided
     }
@@ -247,17 +248,12 @@ impl DeciderTask {
     }
 
     /// Records the store's success or failure.
-    fn note(
-        &self,
-        error: Option<&StoreError>,
-        before: KnownBefore,
-        served: &Served<'_, impl Decider>,
-    ) {
+    fn note(&self, error: Option<&StoreError>, served: &mut Served<'_, impl Decider>) {
         // If this process was stopped, its result may be outdated.
         if !self.dispatcher.is_serving() {
             return;
         }
-        let Served { state, client, .. } = served;
+        let Served { state, client, returns, .. } = served;
         let result = match error {
             Some(error) => {
                 state.breaker.open(self.dispatcher.now());
@@ -275,7 +271,7 @@ impl DeciderTask {
             return;
         }
         let server = || client.as_ref().and_then(|it| it.server());
-        let event = self.store.note(Observer::Broker, before, result, server);
+        let event = self.store.note(Observer::Broker, returns, result, server);
         if event.is_some() {
             self.dispatcher.events.push(event);
         }

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::table::{ChannelLease, ExchangeBudget, StoreState, StoreTransition};
+use crate::table::{ChannelLease, ExchangeBudget, StoreReturns, StoreState, StoreTransition};
 
 /// Tolerated difference between the clocks of a store and a node, in milliseconds.
 const CLOCK_TOLERANCE: u64 = 1000;
@@ -31,12 +31,6 @@ pub enum Observer {
     Sync(usize),
     /// The broker, which asks about requests.
     Broker,
-}
-
-/// The state of a store before an operation.
-#[derive(Clone, Copy, Debug)]
-pub struct KnownBefore {
-    was_up: bool,
 }
 
 impl Observer {
@@ -97,27 +91,25 @@ impl WatchedStore {
         self.state.and_then(|it| it.is_up()) == Some(false)
     }
 
-    /// Returns the current state of the store.
-    pub fn known(&self) -> KnownBefore {
-        let state = self.state.and_then(|it| it.is_up());
-        KnownBefore { was_up: state == Some(true) }
+    /// Returns how often the store has come back, for [`note`](Self::note); `None` if nothing is
+    /// logged.
+    pub fn returns(&self) -> Option<StoreReturns> {
+        self.state.map(|it| it.returns())
     }
 
-    /// Records the result of an operation; `server` is the one that answered. Returns an event that
-    /// no worker of this node has logged. A failure whose operation began before the store was back
-    /// is ignored.
+    /// Records the result of an operation like [`StoreState::note`], and updates `returns`;
+    /// `server` is the one that answered. Returns an event that no worker of this node has logged.
     pub fn note(
         self: &Arc<Self>,
         observer: Observer,
-        before: KnownBefore,
+        returns: &mut Option<StoreReturns>,
         result: Result<(), &impl fmt::Display>,
         server: impl FnOnce() -> Option<String>,
     ) -> Option<StoreEvent> {
-        if result.is_err() && !before.was_up && self.known().was_up {
-            return None;
-        }
-        let change = self.state?.note(observer.number(), result.is_ok())?;
-        let kind = match (change, result) {
+        let state = self.state?;
+        let change = state.note(observer.number(), (*returns)?, result.is_ok());
+        *returns = Some(state.returns());
+        let kind = match (change?, result) {
             (StoreTransition::Connected, _) => StoreEventKind::Connected(server()),
             (StoreTransition::Back, _) => StoreEventKind::Back,
             (StoreTransition::Unreached, Err(error)) => {
@@ -223,39 +215,5 @@ impl fmt::Display for StoreEvent {
                 f.write_str("has a clock that agrees with this node's again")
             }
         }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::table::NameKind;
-    use crate::testing::table::SharedTable;
-
-    #[test]
-    fn a_failure_that_began_before_the_store_was_up_is_no_loss() {
-        let shared: &SharedTable = Box::leak(Box::new(SharedTable::new(1 << 20)));
-        let name = (NameKind::Store, ["main", "127.0.0.1:6379"]);
-        let words = shared.table.claim_words([name].into_iter());
-        let store = Arc::new(WatchedStore {
-            name: "main".into(),
-            without_it: "nodes go on".into(),
-            state: words[0].map(|it| StoreState::new(it, 0..2)),
-            channel: None,
-            budget: None,
-        });
-        let note = |number, before, result: Result<(), &str>| {
-            let result = result.as_ref().copied();
-            let event = store.note(Observer::Sync(number), before, result, || None);
-            event.map(|event| event.severity())
-        };
-        let (one, two) = (store.known(), store.known());
-        assert_eq!(note(0, one, Err("refused")), Some(Severity::Error));
-        let again = store.known();
-        assert_eq!(note(0, again, Ok(())), Some(Severity::Notice));
-        assert_eq!(note(1, two, Err("refused")), None);
-        assert_eq!(store.state.and_then(|it| it.is_up()), Some(true));
-        assert_eq!(note(1, store.known(), Err("refused")), Some(Severity::Error));
-        assert_eq!(note(1, again, Ok(())), Some(Severity::Error));
     }
 }

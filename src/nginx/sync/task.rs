@@ -5,7 +5,7 @@ use core::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use crate::broker::{EventLoopQueue, KnownBefore, Observer, StoreEvent};
+use crate::broker::{EventLoopQueue, Observer, StoreEvent};
 use crate::engine::{
     Machine, Report, SyncCommand, SyncDriver, SyncError, SyncObserver, SyncResult, SyncTimes,
     Syncer,
@@ -15,6 +15,7 @@ use crate::nginx::cycle;
 use crate::store::contract::decision::Decider;
 use crate::store::contract::strategy::Strategy;
 use crate::store::registry::StoreVisitor;
+use crate::table::StoreReturns;
 
 /// The end of a cycle.
 pub(super) struct Done {
@@ -86,29 +87,26 @@ async fn serve<S: Strategy>(
 pub(super) struct CycleObserver {
     pub(super) number: usize,
     pub(super) namespace: SyncedNamespace,
-    /// State of the store when the exchange began.
-    pub(super) known: KnownBefore,
+    /// Number of returns of the store after the last exchange.
+    pub(super) returns: Option<StoreReturns>,
     pub(super) results: EventLoopQueue<Done>,
     pub(super) store_events: EventLoopQueue<StoreEvent>,
 }
 
 impl SyncObserver for CycleObserver {
-    fn begin(&mut self) {
-        self.known = self.namespace.store.known();
-    }
-
     fn end(&mut self, result: &SyncResult, store: &impl Strategy) {
         // Determined here, since another worker may change the store's state before nginx reads the
         // result.
         let (observer, watched) = (Observer::Sync(self.namespace.number), &self.namespace.store);
         let (event, of_clock) = match result {
             Ok(Some(report)) => (
-                watched.note(observer, self.known, Ok::<_, &SyncError>(()), || store.server()),
+                watched
+                    .note(observer, &mut self.returns, Ok::<_, &SyncError>(()), || store.server()),
                 watched.record_clock(report.clock_offset),
             ),
             // Another worker holds or has taken the lease.
             Ok(None) | Err(SyncError::LeaseLost) => (None, None),
-            Err(error) => (watched.note(observer, self.known, Err(error), || None), None),
+            Err(error) => (watched.note(observer, &mut self.returns, Err(error), || None), None),
         };
         let has_other = self.namespace.namespace.table().record_identity();
         let of_identity = has_other.then(|| watched.other_identity());

@@ -290,7 +290,7 @@ impl ThreadTasks {
                 let job = SyncTask {
                     observer: CycleObserver {
                         number,
-                        known: namespace.store.known(),
+                        returns: namespace.store.returns(),
                         namespace: *namespace,
                         results: self.results.clone(),
                         store_events: self.events.clone(),

@@ -27,11 +27,15 @@ pub enum StoreTransition {
     Back,
 }
 
+/// The number of times that a store was reached first or has come back, modulo 512.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreReturns(u64);
+
 /// ```text
-///  63        51   50       49       48       47      0
-/// +------------+--------+---------+--------+----------+
-/// | generation | is off | reached |        | failing  |
-/// +------------+--------+---------+--------+----------+
+///  63        51   50       49       48     40  39      0
+/// +------------+--------+---------+-----------+---------+
+/// | generation | is off | reached |  returns  | failing |
+/// +------------+--------+---------+-----------+---------+
 /// ```
 ///
 /// `failing` has a bit for each user that finds the store lost.
@@ -39,6 +43,8 @@ pub enum StoreTransition {
 struct StoreWord(u64);
 
 const FAILING: u64 = (1 << StoreState::USERS) - 1;
+const RETURN: u64 = 1 << StoreState::USERS;
+const RETURNS: u64 = REACHED - RETURN;
 const REACHED: u64 = 1 << 49;
 const IS_OFF: u64 = 1 << 50;
 const GENERATION: u32 = 51;
@@ -57,22 +63,32 @@ impl StoreWord {
     fn next(self, users: u64) -> StoreWord {
         let failing = if self.is_lost() { users & FAILING } else { 0 };
         let generation = self.generation().wrapping_add(1) << GENERATION;
-        StoreWord(generation | self.0 & (REACHED | IS_OFF) | failing)
+        StoreWord(generation | self.0 & (REACHED | IS_OFF | RETURNS) | failing)
     }
 
-    fn noted(self, user: u64, is_there: bool) -> StoreWord {
-        StoreWord(match is_there {
-            // A user that did not reach the store before has not lost it.
-            true if self.0 & REACHED == 0 => (self.0 | REACHED) & !FAILING,
-            true => self.0 & !user,
-            false => self.0 | user,
-        })
+    fn returns(self) -> StoreReturns {
+        StoreReturns(self.0 & RETURNS)
+    }
+
+    fn succeeded(self, user: u64) -> StoreWord {
+        let is_first = self.0 & REACHED == 0;
+        // A user that did not reach the store before has not lost it.
+        let finds_it = if is_first { FAILING } else { user };
+        let now = (self.0 | REACHED) & !finds_it;
+        match is_first || self.is_lost() && !StoreWord(now).is_lost() {
+            true => StoreWord(now & !RETURNS | now.wrapping_add(RETURN) & RETURNS),
+            false => StoreWord(now),
+        }
+    }
+
+    fn failed(self, user: u64) -> StoreWord {
+        StoreWord(self.0 | user)
     }
 }
 
 impl<'m> StoreState<'m> {
     /// Number of users that are distinguished. Users with higher numbers share bits.
-    pub const USERS: u32 = 48;
+    pub const USERS: u32 = 40;
 
     /// Creates the state in `word` for a new configuration. Users with these numbers will
     /// [report](Self::note) to it; users of older configurations are ignored.
@@ -88,11 +104,26 @@ impl<'m> StoreState<'m> {
         StoreState { word, generation: StoreWord(word.get()).generation() }
     }
 
-    /// Records whether the store succeeded for user `user`. Returns the transition, if there is
-    /// one, to only one of the workers.
-    pub fn note(&self, user: usize, is_there: bool) -> Option<StoreTransition> {
+    /// Returns how often the store has come back, for [`note`](Self::note).
+    pub fn returns(&self) -> StoreReturns {
+        StoreWord(self.word.get()).returns()
+    }
+
+    /// Records whether an operation of user `user` succeeded. `returns` are those that this process
+    /// knew after its last operation. A failure is ignored if the store has come back since: the
+    /// operation may have begun before, or have used a connection that the outage broke. Returns
+    /// the transition, if there is one, to only one of the workers.
+    pub fn note(
+        &self,
+        user: usize,
+        returns: StoreReturns,
+        is_there: bool,
+    ) -> Option<StoreTransition> {
         let user = StoreState::bit(user);
-        let (old, new) = self.update(|word| word.noted(user, is_there))?;
+        let (old, new) = self.update(|word| match is_there {
+            true => Some(word.succeeded(user)),
+            false => (word.returns() == returns).then(|| word.failed(user)),
+        })?;
         let is_reached = old.0 & REACHED != 0;
         match (old.is_lost(), new.is_lost()) {
             _ if is_there && !is_reached => Some(StoreTransition::Connected),
@@ -110,10 +141,10 @@ impl<'m> StoreState<'m> {
     /// Records whether the store's clock is far from this node's. Returns whether that has changed.
     pub fn record_clock(&self, is_off: bool) -> bool {
         let noted = self.update(|StoreWord(word)| {
-            StoreWord(match is_off {
+            Some(StoreWord(match is_off {
                 true => word | IS_OFF,
                 false => word & !IS_OFF,
-            })
+            }))
         });
         noted.is_some()
     }
@@ -127,10 +158,13 @@ impl<'m> StoreState<'m> {
         }
     }
 
-    fn update(&self, change: impl Fn(StoreWord) -> StoreWord) -> Option<(StoreWord, StoreWord)> {
+    fn update(
+        &self,
+        change: impl Fn(StoreWord) -> Option<StoreWord>,
+    ) -> Option<(StoreWord, StoreWord)> {
         let changed = self.word.update(|old| {
             let old = StoreWord(old);
-            (old.generation() == self.generation).then(|| change(old).0)
+            change(old).filter(|_| old.generation() == self.generation).map(|new| new.0)
         });
         changed.map(|(old, new)| (StoreWord(old), StoreWord(new)))
     }
@@ -164,12 +198,12 @@ mod tests {
             // Two users find it lost, so it is back when both find it up.
             (1, false),
             (0, true),
-            (47, false),
+            (39, false),
             (1, true),
             (0, true),
-            (47, true),
+            (39, true),
         ] {
-            told.extend(state.note(user, is_there));
+            told.extend(state.note(user, state.returns(), is_there));
         }
         use StoreTransition::{Back, Connected, Lost, Unreached};
         assert_eq!(told, [Unreached, Connected, Lost, Back]);
@@ -179,19 +213,42 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_of_an_outage_that_is_over_is_no_loss() {
+        let shared = SharedTable::new(1 << 20);
+        let state = state(&shared);
+        use StoreTransition::{Back, Connected, Lost, Unreached};
+        let unreached = state.returns();
+        assert_eq!(state.note(0, unreached, false), Some(Unreached));
+        assert_eq!(state.note(0, unreached, true), Some(Connected));
+        assert_eq!(state.note(1, unreached, false), None);
+        // More returns than are distinguished.
+        for _ in 0..600 {
+            let up = state.returns();
+            assert_eq!(state.note(0, up, false), Some(Lost));
+            let lost = state.returns();
+            assert_eq!(state.note(0, lost, true), Some(Back));
+            assert_eq!(state.note(1, up, false), None);
+            assert_eq!(state.note(1, lost, false), None);
+            assert_eq!(state.is_up(), Some(true));
+        }
+    }
+
+    #[test]
     fn a_new_configuration_keeps_the_known_state() {
         let shared = SharedTable::new(1 << 20);
+        let note =
+            |state: StoreState<'_>, user, is_there| state.note(user, state.returns(), is_there);
         let old = state(&shared);
-        assert_eq!(old.note(3, true), Some(StoreTransition::Connected));
-        assert_eq!(old.note(3, false), Some(StoreTransition::Lost));
+        assert_eq!(note(old, 3, true), Some(StoreTransition::Connected));
+        assert_eq!(note(old, 3, false), Some(StoreTransition::Lost));
         let new = state(&shared);
         // The older user is gone, and cannot report otherwise.
-        assert_eq!(old.note(3, true), None);
-        assert_eq!((new.note(0, false), new.is_up()), (None, Some(false)));
+        assert_eq!(note(old, 3, true), None);
+        assert_eq!((note(new, 0, false), new.is_up()), (None, Some(false)));
         // One user's success says nothing about another user's needs.
-        assert_eq!((new.note(0, true), new.is_up()), (None, Some(false)));
-        assert_eq!(new.note(3, true), Some(StoreTransition::Back));
-        assert_eq!(old.note(3, false), None);
+        assert_eq!((note(new, 0, true), new.is_up()), (None, Some(false)));
+        assert_eq!(note(new, 3, true), Some(StoreTransition::Back));
+        assert_eq!(note(old, 3, false), None);
         assert_eq!(new.is_up(), Some(true));
     }
 }
