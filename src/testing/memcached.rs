@@ -98,7 +98,7 @@ impl Server {
     pub(crate) fn names(&self) -> Vec<String> {
         // The crawler's answer comes when it is done, whatever follows the command.
         let mut stream = self.connect().unwrap();
-        // By the hash table: an item that moves to another list meanwhile may be missed in the lists.
+        // By the hash table: in the lists, it skips an item that a reply still uses.
         stream.write_all(b"lru_crawler metadump hash\r\n").unwrap();
         let mut names = Vec::new();
         for line in BufReader::new(stream).lines() {

@@ -258,7 +258,7 @@ sub names {
     readline $socket if $self->{login};
     my @names;
     my $is_whole = sub {
-        # By the hash table: an item that moves to another list meanwhile may be missed in the lists.
+        # By the hash table: in the lists, it skips an item that a reply still uses.
         print $socket "lru_crawler metadump hash\r\n";
         @names = ();
         while (defined(my $line = <$socket>)) {
