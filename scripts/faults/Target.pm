@@ -40,7 +40,7 @@ sub new {
     my ($class, %self) = @_;
     my $node = $self{cluster}{node}{1};
     my $self = bless {%self, node => $node, orders => "$self{files}/orders", shape => 0}, $class;
-    $self->order(0, 0, 'stop', '');
+    $self->write_orders(0, pack 'x128');
     $self->start;
     return $self;
 }
@@ -141,16 +141,28 @@ sub wrong {
 
 # Orders.
 
-# Orders what happens at a point, after `left` passes; nothing if it is 0. process => the one that was hit.
+# Orders what happens to the process that reaches a point next. No order must be armed.
 sub order {
-    my ($self, $left, $process, $action, $point) = @_;
+    my ($self, $action, $point) = @_;
+    # The number of passes, which arms the order, is written last.
+    $self->write_orders(4, pack 'L L x52 a64', 0, $ORDERS{$action}, $point);
+    $self->write_orders(0, pack 'L', 1);
+}
+
+# Cancels the order. Returns the process that was hit before, or 0.
+sub disarm {
+    my ($self) = @_;
+    $self->write_orders(0, pack 'L', 0);
+    return $self->hit;
+}
+
+# Writes in place, since processes have mapped the file.
+sub write_orders {
+    my ($self, $at, $words) = @_;
     my $name = $self->{orders};
-    # In place, since processes have mapped the file. The number of passes is written last.
     open my $file, -e $name ? '+<' : '+>', $name or die "cannot write: $!\n";
-    for my $part ([4, pack 'L L x52 a64', $process, $ORDERS{$action}, $point], [0, pack 'L', $left]) {
-        sysseek $file, $part->[0], 0;
-        syswrite $file, $part->[1];
-    }
+    sysseek $file, $at, 0;
+    syswrite $file, $words;
     close $file;
 }
 
@@ -167,7 +179,7 @@ sub hit {
 # Kills a worker while it pushes: at a fail point.
 sub kill_worker {
     my ($self) = @_;
-    $self->order(1, 0, 'kill', 'batch.made');
+    $self->order('kill', 'batch.made');
     $self->{node}->wait_for('a push', sub { $self->hit });
 }
 

@@ -154,14 +154,14 @@ sub reach {
     # Some points are reached only after a loss of the store's data, the end of a worker that holds leases, or a reload.
     my @losses = (
         [0.7, 'a loss', sub { $cluster->{store}->flush; $kind = 'losing' }],
-        [1.4, 'a kill', sub { $target->kill_worker; $target->order(1, 0, $action, $point) }],
+        [1.4, 'a kill', sub { return if $target->disarm; $target->kill_worker; $target->order($action, $point) }],
     );
     # A master that is killed takes what its node has not restored yet with it, and no worker syncs after it.
     my @reloads  = map { [$_, 'a reload', sub { $cluster->settle if $_[0] == 2; $target->reload }] } 2, 3, 4, 5;
     my @events   = $is_of_master{$point} ? map({ [$_->[0] - 1.5, @$_[1, 2]] } @reloads) : (@losses, @reloads);
     my $patience = (grep { $_->[0] eq $point } @missed) ? 5 : PATIENCE;
     my $started  = time;
-    $target->order(1, 0, $action, $point);
+    $target->order($action, $point);
     until ($target->hit || time > $started + $patience) {
         if (@events && time > $started + $events[0][0]) {
             my ($at, $what, $make) = @{shift @events};
@@ -170,9 +170,7 @@ sub reach {
         }
         sleep 0.01;
     }
-    my $process = $target->hit;
-    $target->order(0, $process, $action, '') if !$process;
-    return ($process, $fault, $kind);
+    return ($target->disarm, $fault, $kind);
 }
 
 # Waits until another worker syncs and serves as the broker, while one is stopped: a hit that it counts is in the store,
