@@ -59,11 +59,11 @@ pub(crate) fn a_server_that_crashed_has_no_epoch<F: Served>() {
 pub(crate) fn a_server_that_hangs_may_have_applied_the_batch_and_applies_it_once<F: Served>() {
     let server = F::start();
     block_on(async {
-        let store = server.store(&impatient(&[server.address()]));
-        let mut node = Node::join(store, shard("api")).await;
+        let impatient = impatient(&[server.address()]);
+        let mut node = Node::join(server.store(&impatient), shard("api")).await;
         server.signal("STOP");
         let error = failure(&mut node, 1).await;
-        assert_eq!(error.failure, Failure::TimedOut(Duration::from_secs(1)));
+        assert_eq!(error.failure, Failure::TimedOut(impatient.timeout));
         assert!(error.may_have_applied() && error.is_transient());
         // Now there is no connection, and none can be made.
         let error = failure(&mut node, 1).await;

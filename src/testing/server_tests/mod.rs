@@ -111,7 +111,7 @@ pub(crate) fn options(servers: &[ServerAddress]) -> StoreOptions {
 fn impatient(servers: &[ServerAddress]) -> StoreOptions {
     StoreOptions {
         connect_timeout: Duration::from_secs(2),
-        timeout: Duration::from_secs(1),
+        timeout: Duration::from_secs(3),
         ..options(servers)
     }
 }
