@@ -112,8 +112,6 @@ struct Served<'t, D> {
     state: DeciderState<'t>,
     backlog: &'t DeciderBacklog,
     retries: Retries,
-    /// Number of returns of the store after the last exchange.
-    returns: Option<StoreReturns>,
 }
 
 /// The pauses of a task between exchanges.
@@ -134,8 +132,8 @@ impl DeciderTask {
         ) else {
             return;
         };
-        let (retries, returns) = (Retries::default(), self.store.returns());
-        let mut served = Served { clients, client: None, node, state, backlog, retries, returns };
+        let retries = Retries::default();
+        let mut served = Served { clients, client: None, node, state, backlog, retries };
         // Connects before a request waits for it. A store that is lost may answer but refuse, so it
         // gets the trial.
         let first = match self.store.is_lost() {
@@ -198,6 +196,7 @@ impl DeciderTask {
     ) -> Result<Decided, StoreError> {
         let Served { clients, client, node, .. } = served;
         let store = client.get_or_insert_with(|| clients.client());
+        let returns = self.store.returns();
         let granted = self.granted(questions);
         for (shard, grants, _) in &granted {
             match grants {
@@ -222,7 +221,7 @@ impl DeciderTask {
             }
         }
         fail_point!("broker.granted");
-        self.note(decided.as_ref().err(), served);
+        self.note(decided.as_ref().err(), returns, served);
         fail_point!("broker.noted");
         decided
     }
@@ -248,12 +247,17 @@ impl DeciderTask {
     }
 
     /// Records the store's success or failure.
-    fn note(&self, error: Option<&StoreError>, served: &mut Served<'_, impl Decider>) {
+    fn note(
+        &self,
+        error: Option<&StoreError>,
+        returns: Option<StoreReturns>,
+        served: &Served<'_, impl Decider>,
+    ) {
         // If this process was stopped, its result may be outdated.
         if !self.dispatcher.is_serving() {
             return;
         }
-        let Served { state, client, returns, .. } = served;
+        let Served { state, client, .. } = served;
         let result = match error {
             Some(error) => {
                 state.breaker.open(self.dispatcher.now());

@@ -97,19 +97,17 @@ impl WatchedStore {
         self.state.map(|it| it.returns())
     }
 
-    /// Records the result of an operation like [`StoreState::note`], and updates `returns`;
-    /// `server` is the one that answered. Returns an event that no worker of this node has logged.
+    /// Records the result of an operation like [`StoreState::note`]; `server` is the one that
+    /// answered. Returns an event that no worker of this node has logged.
     pub fn note(
         self: &Arc<Self>,
         observer: Observer,
-        returns: &mut Option<StoreReturns>,
+        returns: Option<StoreReturns>,
         result: Result<(), &impl fmt::Display>,
         server: impl FnOnce() -> Option<String>,
     ) -> Option<StoreEvent> {
-        let state = self.state?;
-        let change = state.note(observer.number(), (*returns)?, result.is_ok());
-        *returns = Some(state.returns());
-        let kind = match (change?, result) {
+        let change = self.state?.note(observer.number(), returns?, result.is_ok())?;
+        let kind = match (change, result) {
             (StoreTransition::Connected, _) => StoreEventKind::Connected(server()),
             (StoreTransition::Back, _) => StoreEventKind::Back,
             (StoreTransition::Unreached, Err(error)) => {

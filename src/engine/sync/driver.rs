@@ -71,6 +71,8 @@ pub struct SyncTimes {
 
 /// An observer of a driver's exchanges with the store.
 pub trait SyncObserver {
+    /// Called before an exchange.
+    fn begin(&mut self);
     /// Called after a cycle, and after an early push or poll that failed.
     fn end(&mut self, result: &SyncResult, store: &impl Strategy);
     /// Called when the time of the last push is over and the store has not confirmed all hits.
@@ -79,6 +81,7 @@ pub trait SyncObserver {
 
 /// No observer.
 impl SyncObserver for () {
+    fn begin(&mut self) {}
     fn end(&mut self, _: &SyncResult, _: &impl Strategy) {}
 }
 
@@ -185,6 +188,7 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
 
     /// Pushes the remaining hits within these limits.
     pub async fn finish(mut self, limits: LastPush) {
+        self.observer.begin();
         // Other users of the memory tell that the node is alive.
         self.syncer = self.syncer.living_for(Duration::ZERO);
         let pause = async || sleep(PAUSE_OF_LAST_PUSH).await;
@@ -213,6 +217,7 @@ impl<'n, 'm, E: Env, S: Strategy, C: Fn() -> S, O: SyncObserver> SyncDriver<'n, 
     async fn exchange(&mut self) {
         let began = self.env.uptime();
         let is_due = |next: Option<Duration>| next.is_some_and(|next| next <= began);
+        self.observer.begin();
         if is_due(self.next_cycle()) {
             self.sync(began).await;
         } else if is_due(self.early.next) {

@@ -87,26 +87,29 @@ async fn serve<S: Strategy>(
 pub(super) struct CycleObserver {
     pub(super) number: usize,
     pub(super) namespace: SyncedNamespace,
-    /// Number of returns of the store after the last exchange.
+    /// Number of returns of the store when the exchange began.
     pub(super) returns: Option<StoreReturns>,
     pub(super) results: EventLoopQueue<Done>,
     pub(super) store_events: EventLoopQueue<StoreEvent>,
 }
 
 impl SyncObserver for CycleObserver {
+    fn begin(&mut self) {
+        self.returns = self.namespace.store.returns();
+    }
+
     fn end(&mut self, result: &SyncResult, store: &impl Strategy) {
         // Determined here, since another worker may change the store's state before nginx reads the
         // result.
         let (observer, watched) = (Observer::Sync(self.namespace.number), &self.namespace.store);
         let (event, of_clock) = match result {
             Ok(Some(report)) => (
-                watched
-                    .note(observer, &mut self.returns, Ok::<_, &SyncError>(()), || store.server()),
+                watched.note(observer, self.returns, Ok::<_, &SyncError>(()), || store.server()),
                 watched.record_clock(report.clock_offset),
             ),
             // Another worker holds or has taken the lease.
             Ok(None) | Err(SyncError::LeaseLost) => (None, None),
-            Err(error) => (watched.note(observer, &mut self.returns, Err(error), || None), None),
+            Err(error) => (watched.note(observer, self.returns, Err(error), || None), None),
         };
         let has_other = self.namespace.namespace.table().record_identity();
         let of_identity = has_other.then(|| watched.other_identity());

@@ -109,10 +109,9 @@ impl<'m> StoreState<'m> {
         StoreWord(self.word.get()).returns()
     }
 
-    /// Records whether an operation of user `user` succeeded. `returns` are those that this process
-    /// knew after its last operation. A failure is ignored if the store has come back since: the
-    /// operation may have begun before, or have used a connection that the outage broke. Returns
-    /// the transition, if there is one, to only one of the workers.
+    /// Records whether an operation of user `user` succeeded, which began after these returns of
+    /// the store. A failure is ignored if the store has come back since. Returns the transition, if
+    /// there is one, to only one of the workers.
     pub fn note(
         &self,
         user: usize,

@@ -57,6 +57,8 @@ struct Recorder {
 }
 
 impl SyncObserver for Recorder {
+    fn begin(&mut self) {}
+
     fn end(&mut self, result: &SyncResult, _: &impl Strategy) {
         self.results.borrow_mut().push(result.clone());
         if matches!(result, Ok(report) if Report::is_whole(*report)) {
