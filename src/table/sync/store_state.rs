@@ -120,8 +120,9 @@ impl<'m> StoreState<'m> {
     ) -> Option<StoreTransition> {
         let user = StoreState::bit(user);
         let (old, new) = self.update(|word| match is_there {
-            true => Some(word.succeeded(user)),
-            false => (word.returns() == returns).then(|| word.failed(user)),
+            true => word.succeeded(user),
+            false if word.returns() == returns => word.failed(user),
+            false => word,
         })?;
         let is_reached = old.0 & REACHED != 0;
         match (old.is_lost(), new.is_lost()) {
@@ -140,10 +141,10 @@ impl<'m> StoreState<'m> {
     /// Records whether the store's clock is far from this node's. Returns whether that has changed.
     pub fn record_clock(&self, is_off: bool) -> bool {
         let noted = self.update(|StoreWord(word)| {
-            Some(StoreWord(match is_off {
+            StoreWord(match is_off {
                 true => word | IS_OFF,
                 false => word & !IS_OFF,
-            }))
+            })
         });
         noted.is_some()
     }
@@ -157,13 +158,10 @@ impl<'m> StoreState<'m> {
         }
     }
 
-    fn update(
-        &self,
-        change: impl Fn(StoreWord) -> Option<StoreWord>,
-    ) -> Option<(StoreWord, StoreWord)> {
+    fn update(&self, change: impl Fn(StoreWord) -> StoreWord) -> Option<(StoreWord, StoreWord)> {
         let changed = self.word.update(|old| {
             let old = StoreWord(old);
-            change(old).filter(|_| old.generation() == self.generation).map(|new| new.0)
+            (old.generation() == self.generation).then(|| change(old).0)
         });
         changed.map(|(old, new)| (StoreWord(old), StoreWord(new)))
     }
