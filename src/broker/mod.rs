@@ -34,7 +34,7 @@ pub use serving::exchange::DecidedNamespace;
 #[cfg(not(loom))]
 pub use serving::serve::{Broker, DeciderSource, DeciderTasks, DecidingStore};
 #[cfg(not(loom))]
-pub use serving::store_event::{Observer, Severity, StoreEvent, WatchedStore};
+pub use serving::store_event::{Observer, Severity, StoreEvent, StoreWatch, WatchedStore};
 pub use shared::breaker::{Breaker, Circuit};
 pub use shared::ring::{CACHE_LINE, Doorbell, Ring};
 #[cfg(not(loom))]

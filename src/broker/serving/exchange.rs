@@ -15,7 +15,7 @@ use futures_util::future::{Either, FutureExt as _, select};
 use super::backlog::{Backlog, Gathered};
 use super::batching::BatchingDelay;
 use super::dispatcher::{Dispatcher, WaitingRequest};
-use super::store_event::{Observer, WatchedStore};
+use super::store_event::{Observer, StoreWatch, WatchedStore};
 use crate::broker::shared::shared_queues::DeciderState;
 use crate::broker::shared::store_clock::LearnedClock;
 use crate::broker::wake::Timer;
@@ -26,7 +26,7 @@ use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::retry::Retries;
 use crate::table::words::fail::fail_point;
 use crate::table::words::system::random_number;
-use crate::table::{CounterTable, NamespaceIndex, StoreReturns, SyncState};
+use crate::table::{CounterTable, NamespaceIndex, SyncState};
 
 /// Interval in which the workers' rings are drained while a store is down, so that they do not fill
 /// up.
@@ -112,6 +112,7 @@ struct Served<'t, D> {
     state: DeciderState<'t>,
     backlog: &'t DeciderBacklog,
     retries: Retries,
+    watch: StoreWatch,
 }
 
 /// The pauses of a task between exchanges.
@@ -133,7 +134,8 @@ impl DeciderTask {
             return;
         };
         let retries = Retries::default();
-        let mut served = Served { clients, client: None, node, state, backlog, retries };
+        let watch = StoreWatch::new(self.store.clone(), Observer::Broker);
+        let mut served = Served { clients, client: None, node, state, backlog, retries, watch };
         // Connects before a request waits for it. A store that is lost may answer but refuse, so it
         // gets the trial.
         let first = match self.store.is_lost() {
@@ -194,9 +196,9 @@ impl DeciderTask {
         served: &mut Served<'_, impl Decider>,
         questions: &[Question],
     ) -> Result<Decided, StoreError> {
-        let Served { clients, client, node, .. } = served;
+        let Served { clients, client, node, watch, .. } = served;
         let store = client.get_or_insert_with(|| clients.client());
-        let returns = self.store.returns();
+        watch.begin();
         let granted = self.granted(questions);
         for (shard, grants, _) in &granted {
             match grants {
@@ -221,7 +223,7 @@ impl DeciderTask {
             }
         }
         fail_point!("broker.granted");
-        self.note(decided.as_ref().err(), returns, served);
+        self.note(decided.as_ref().err(), served);
         fail_point!("broker.noted");
         decided
     }
@@ -247,35 +249,28 @@ impl DeciderTask {
     }
 
     /// Records the store's success or failure.
-    fn note(
-        &self,
-        error: Option<&StoreError>,
-        returns: Option<StoreReturns>,
-        served: &Served<'_, impl Decider>,
-    ) {
+    fn note(&self, error: Option<&StoreError>, served: &mut Served<'_, impl Decider>) {
         // If this process was stopped, its result may be outdated.
         if !self.dispatcher.is_serving() {
             return;
         }
-        let Served { state, client, .. } = served;
-        let result = match error {
+        let Served { state, client, watch, .. } = served;
+        let event = match error {
             Some(error) => {
                 state.breaker.open(self.dispatcher.now());
-                Err(error)
+                watch.fail(error, error.is_disconnected())
             }
             None => {
                 state.breaker.close();
-                Ok(())
+                let queues = &self.dispatcher.queues;
+                let mut all = self.siblings.clone().filter_map(|it| queues.decider(it));
+                if !all.all(|it| it.breaker.is_closed()) {
+                    // Not all of the store is back.
+                    return;
+                }
+                watch.succeed(|| client.as_ref().and_then(|it| it.server()))
             }
         };
-        let queues = &self.dispatcher.queues;
-        let mut all = self.siblings.clone().filter_map(|it| queues.decider(it));
-        if result.is_ok() && !all.all(|it| it.breaker.is_closed()) {
-            // Not all of the store is back.
-            return;
-        }
-        let server = || client.as_ref().and_then(|it| it.server());
-        let event = self.store.note(Observer::Broker, returns, result, server);
         if event.is_some() {
             self.dispatcher.events.push(event);
         }

@@ -44,6 +44,18 @@ impl Observer {
     }
 }
 
+/// A record of one observer's exchanges with a store, over a connection of its own, which tells new
+/// events.
+#[derive(Debug)]
+pub struct StoreWatch {
+    store: Arc<WatchedStore>,
+    observer: Observer,
+    /// Number of returns of the store when the last exchange began.
+    began: Option<StoreReturns>,
+    /// The number after the last success; `None` after a failure, which ends the connection.
+    succeeded: Option<StoreReturns>,
+}
+
 /// An event of a store. Its `Display` is the log line.
 #[derive(Debug)]
 pub struct StoreEvent {
@@ -91,35 +103,8 @@ impl WatchedStore {
         self.state.and_then(|it| it.is_up()) == Some(false)
     }
 
-    /// Returns how often the store has come back, for [`note`](Self::note); `None` if nothing is
-    /// logged.
-    pub fn returns(&self) -> Option<StoreReturns> {
-        self.state.map(|it| it.returns())
-    }
-
-    /// Records the result of an operation like [`StoreState::note`]; `server` is the one that
-    /// answered. Returns an event that no worker of this node has logged.
-    pub fn note(
-        self: &Arc<Self>,
-        observer: Observer,
-        returns: Option<StoreReturns>,
-        result: Result<(), &impl fmt::Display>,
-        server: impl FnOnce() -> Option<String>,
-    ) -> Option<StoreEvent> {
-        let change = self.state?.note(observer.number(), returns?, result.is_ok())?;
-        let kind = match (change, result) {
-            (StoreTransition::Connected, _) => StoreEventKind::Connected(server()),
-            (StoreTransition::Back, _) => StoreEventKind::Back,
-            (StoreTransition::Unreached, Err(error)) => {
-                StoreEventKind::Unreached(error.to_string())
-            }
-            (StoreTransition::Lost, Err(error)) => StoreEventKind::Lost(error.to_string()),
-            (StoreTransition::Unreached | StoreTransition::Lost, Ok(())) => return None,
-        };
-        Some(self.event(kind))
-    }
-
-    /// Records how far the store's clock is ahead of this node's, like `note`.
+    /// Records how far the store's clock is ahead of this node's. Returns an event that no worker of
+    /// this node has logged.
     pub fn record_clock(self: &Arc<Self>, offset: i64) -> Option<StoreEvent> {
         let is_off = offset.unsigned_abs() > CLOCK_TOLERANCE;
         let kind = match is_off {
@@ -153,6 +138,56 @@ impl WatchedStore {
 
     fn event(self: &Arc<Self>, kind: StoreEventKind) -> StoreEvent {
         StoreEvent { store: self.clone(), kind }
+    }
+}
+
+impl StoreWatch {
+    /// Creates the record of `observer`, which has no connection yet.
+    pub fn new(store: Arc<WatchedStore>, observer: Observer) -> StoreWatch {
+        StoreWatch { store, observer, began: None, succeeded: None }
+    }
+
+    /// Records that an exchange begins.
+    pub fn begin(&mut self) {
+        self.began = self.returns();
+    }
+
+    /// Records that it succeeded; `server` is the one that answered. Returns an event that no
+    /// worker of this node has logged.
+    pub fn succeed(&mut self, server: impl FnOnce() -> Option<String>) -> Option<StoreEvent> {
+        let change = self.note(self.began, true);
+        self.succeeded = self.returns();
+        match change? {
+            StoreTransition::Connected => Some(self.event(StoreEventKind::Connected(server()))),
+            StoreTransition::Back => Some(self.event(StoreEventKind::Back)),
+            StoreTransition::Unreached | StoreTransition::Lost => None,
+        }
+    }
+
+    /// Records that it failed. Returns an event that no worker of this node has logged. A closed
+    /// connection may have been closed at any time since the last success, in an outage that is
+    /// over: `is_disconnected` tells that this is the error.
+    pub fn fail(&mut self, error: &impl fmt::Display, is_disconnected: bool) -> Option<StoreEvent> {
+        let succeeded = self.succeeded.take().filter(|_| is_disconnected);
+        match self.note(succeeded.or(self.began), false)? {
+            StoreTransition::Unreached => {
+                Some(self.event(StoreEventKind::Unreached(error.to_string())))
+            }
+            StoreTransition::Lost => Some(self.event(StoreEventKind::Lost(error.to_string()))),
+            StoreTransition::Connected | StoreTransition::Back => None,
+        }
+    }
+
+    fn returns(&self) -> Option<StoreReturns> {
+        self.store.state.map(|it| it.returns())
+    }
+
+    fn note(&self, since: Option<StoreReturns>, is_there: bool) -> Option<StoreTransition> {
+        self.store.state?.note(self.observer.number(), since?, is_there)
+    }
+
+    fn event(&self, kind: StoreEventKind) -> StoreEvent {
+        self.store.event(kind)
     }
 }
 
@@ -213,5 +248,51 @@ impl fmt::Display for StoreEvent {
                 f.write_str("has a clock that agrees with this node's again")
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::table::NameKind;
+    use crate::testing::table::SharedTable;
+
+    #[test]
+    fn a_connection_that_an_outage_closed_is_no_loss_after_it() {
+        let zone: &SharedTable = Box::leak(Box::new(SharedTable::new(1 << 20)));
+        let name = (NameKind::Store, ["main", ""]);
+        let word = zone.table.claim_words([name].into_iter())[0].unwrap();
+        let state = StoreState::new(word, [0].into_iter());
+        let store = Arc::new(WatchedStore {
+            name: "main".into(),
+            without_it: String::new(),
+            state: Some(state),
+            channel: None,
+            budget: None,
+        });
+        // Two workers that sync the same namespace.
+        let [mut one, mut other] =
+            [(); 2].map(|()| StoreWatch::new(store.clone(), Observer::Sync(0)));
+        let exchange = |worker: &mut StoreWatch, result: Result<(), bool>| {
+            worker.begin();
+            let event = match result {
+                Ok(()) => worker.succeed(|| None),
+                Err(is_disconnected) => worker.fail(&"failed", is_disconnected),
+            };
+            event.map(|it| it.to_string())
+        };
+        let is = |event: Option<String>, what: &str| event.is_some_and(|it| it.contains(what));
+        assert!(is(exchange(&mut one, Ok(())), "is connected"));
+        assert_eq!(exchange(&mut other, Ok(())), None);
+        // An outage that only one of them notices.
+        assert!(is(exchange(&mut one, Err(true)), "is lost"));
+        assert!(is(exchange(&mut one, Ok(())), "is back"));
+        assert_eq!(exchange(&mut other, Err(true)), None);
+        assert_eq!(state.is_up(), Some(true));
+        // It has no connection now, so that the next failure is of another outage.
+        assert!(is(exchange(&mut other, Err(true)), "is lost"));
+        assert!(is(exchange(&mut other, Ok(())), "is back"));
+        // An answer is one of now, on whatever connection.
+        assert!(is(exchange(&mut one, Err(false)), "is lost"));
     }
 }

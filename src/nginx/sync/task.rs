@@ -5,7 +5,7 @@ use core::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use crate::broker::{EventLoopQueue, Observer, StoreEvent};
+use crate::broker::{EventLoopQueue, StoreEvent, StoreWatch};
 use crate::engine::{
     Machine, Report, SyncCommand, SyncDriver, SyncError, SyncObserver, SyncResult, SyncTimes,
     Syncer,
@@ -15,7 +15,6 @@ use crate::nginx::cycle;
 use crate::store::contract::decision::Decider;
 use crate::store::contract::strategy::Strategy;
 use crate::store::registry::StoreVisitor;
-use crate::table::StoreReturns;
 
 /// The end of a cycle.
 pub(super) struct Done {
@@ -87,29 +86,31 @@ async fn serve<S: Strategy>(
 pub(super) struct CycleObserver {
     pub(super) number: usize,
     pub(super) namespace: SyncedNamespace,
-    /// Number of returns of the store when the exchange began.
-    pub(super) returns: Option<StoreReturns>,
+    pub(super) watch: StoreWatch,
     pub(super) results: EventLoopQueue<Done>,
     pub(super) store_events: EventLoopQueue<StoreEvent>,
 }
 
 impl SyncObserver for CycleObserver {
     fn begin(&mut self) {
-        self.returns = self.namespace.store.returns();
+        self.watch.begin();
     }
 
     fn end(&mut self, result: &SyncResult, store: &impl Strategy) {
         // Determined here, since another worker may change the store's state before nginx reads the
         // result.
-        let (observer, watched) = (Observer::Sync(self.namespace.number), &self.namespace.store);
+        let (watch, watched) = (&mut self.watch, &self.namespace.store);
         let (event, of_clock) = match result {
-            Ok(Some(report)) => (
-                watched.note(observer, self.returns, Ok::<_, &SyncError>(()), || store.server()),
-                watched.record_clock(report.clock_offset),
-            ),
+            Ok(Some(report)) => {
+                (watch.succeed(|| store.server()), watched.record_clock(report.clock_offset))
+            }
             // Another worker holds or has taken the lease.
             Ok(None) | Err(SyncError::LeaseLost) => (None, None),
-            Err(error) => (watched.note(observer, self.returns, Err(error), || None), None),
+            Err(error) => {
+                let is_disconnected =
+                    matches!(error, SyncError::Store(cause) if cause.is_disconnected());
+                (watch.fail(error, is_disconnected), None)
+            }
         };
         let has_other = self.namespace.namespace.table().record_identity();
         let of_identity = has_other.then(|| watched.other_identity());

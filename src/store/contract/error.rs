@@ -81,6 +81,11 @@ impl StoreError {
         earlier.chain([&self.failure]).any(Failure::is_transient)
     }
 
+    /// Returns whether the connection was closed, maybe before the request.
+    pub fn is_disconnected(&self) -> bool {
+        matches!(self.failure, Failure::Disconnected(_))
+    }
+
     /// Returns whether the store may have executed the request.
     pub fn may_have_applied(&self) -> bool {
         match self.failure {

@@ -109,9 +109,9 @@ impl<'m> StoreState<'m> {
         StoreWord(self.word.get()).returns()
     }
 
-    /// Records whether an operation of user `user` succeeded, which began after these returns of
-    /// the store. A failure is ignored if the store has come back since. Returns the transition, if
-    /// there is one, to only one of the workers.
+    /// Records whether an operation of user `user` succeeded. A failure is ignored if the store has
+    /// come back since it had these `returns`. Returns the transition, if there is one, to only one
+    /// of the workers.
     pub fn note(
         &self,
         user: usize,
