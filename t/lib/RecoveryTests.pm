@@ -132,20 +132,18 @@ sub recovery_tests {
     subtest 'a store that hangs under load' => sub {
         $store->be_empty;
         $_->start(impatient()) for @nodes;
-        # The log reports that a store is back only if the node had reached it before.
-        $_->wait_for_first_sync for @nodes;
         my @loads = map { $_->load('k') } @nodes;
+        my $up    = 'ratelimit_store_up{store="main"}';
         for (1, 2) {
             pushed_under_load();
-            # On a busy machine, a timeout may have expired before.
-            my %before = map { $_ => [$_->logged($lost), $_->logged($back)] } @nodes;
             $store->pause;
+            # On a busy machine, a timeout may have expired before.
             for my $node (@nodes) {
-                $node->wait_for('an [error]', sub { $node->logged($lost) > $before{$node}[0] });
+                $node->wait_for('its loss', sub { TwoNodes::metric($node, $up) eq '0' });
             }
             $store->go_on;
             for my $node (@nodes) {
-                $node->wait_for('a line of its return', sub { $node->logged($back) > $before{$node}[1] });
+                $node->wait_for('its return', sub { TwoNodes::metric($node, $up) eq '1' });
             }
         }
         my @sums = totals_of_loads(@loads);

@@ -19,6 +19,8 @@ use crate::broker::shared::tenure::{TenureLooks, Term};
 
 /// Interval in which a worker that ends checks whether its last questions were taken.
 const LAST_LOOK: Duration = Duration::from_millis(5);
+/// Number of looks of a waiting process in the second after which a stopped broker is replaced.
+const LOOKS: u32 = 9;
 /// Pause before the lock is requested again after the system refused it.
 const NO_LOCK: Duration = Duration::from_millis(100);
 
@@ -26,6 +28,8 @@ const NO_LOCK: Duration = Duration::from_millis(100);
 pub(super) struct Turn {
     queues: Arc<SharedQueues>,
     worker: usize,
+    /// Number of looks without a beat after which a broker is replaced.
+    patience: u32,
     lock: Arc<LockState>,
 }
 
@@ -44,8 +48,12 @@ const GIVEN_UP: u8 = 2;
 const LOCKED: u8 = 3;
 
 impl Turn {
-    pub(super) fn new(queues: Arc<SharedQueues>, worker: usize) -> Turn {
-        Turn { queues, worker, lock: Arc::default() }
+    /// Creates the turns of a process, which replaces a broker that does not serve for `timeout` and
+    /// a second.
+    pub(super) fn new(queues: Arc<SharedQueues>, worker: usize, timeout: Duration) -> Turn {
+        let beats = timeout.as_millis().div_ceil(BEAT.as_millis());
+        let patience = u32::try_from(beats).unwrap_or(u32::MAX).saturating_add(LOOKS);
+        Turn { queues, worker, patience, lock: Arc::default() }
     }
 
     /// Returns whether this process has the lock.
@@ -59,7 +67,7 @@ impl Turn {
         &mut self,
         mut ending: impl Future<Output = ()> + Unpin,
     ) -> Option<(Term, bool)> {
-        let mut looks = TenureLooks::default();
+        let mut looks = TenureLooks::new(self.patience);
         let mut is_ending = false;
         // At least the time since the last look at the tenure. It is shorter than a beat after an
         // early wake-up, and in a worker that ends, which often checks its questions.
@@ -160,6 +168,7 @@ impl Turn {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use core::sync::atomic::Ordering::Release;
+    use std::time::Instant;
 
     use tokio::runtime::LocalRuntime;
 
@@ -195,8 +204,8 @@ mod tests {
         runtime.block_on(async {
             // The broker of the other worker.
             let tenure = queues.tenure().unwrap();
-            let (term, _) = tenure.look(&mut TenureLooks::default(), true).unwrap();
-            let mut turn = Turn::new(queues.clone(), 1);
+            let (term, _) = tenure.look(&mut TenureLooks::new(9), true).unwrap();
+            let mut turn = Turn::new(queues.clone(), 1, Duration::ZERO);
             // As if a thread waited for the lock: one of this process would get it.
             turn.lock.state.store(WAITING, Release);
             {
@@ -213,16 +222,30 @@ mod tests {
     }
 
     #[test]
+    fn a_broker_that_does_not_beat_is_replaced_after_the_timeout_and_a_second() {
+        let queues = queues_with_question();
+        LocalRuntime::new().unwrap().block_on(async {
+            let tenure = queues.tenure().unwrap();
+            tenure.look(&mut TenureLooks::new(0), true).unwrap();
+            let mut turn = Turn::new(queues.clone(), 1, Duration::from_millis(300));
+            turn.lock.state.store(WAITING, Release);
+            let stopped = Instant::now();
+            assert!(matches!(turn.wait(core::future::pending()).await, Some((_, true))));
+            assert!(stopped.elapsed() >= Duration::from_millis(1200));
+        });
+    }
+
+    #[test]
     fn a_worker_that_gets_the_lock_leaves_a_broker_alone_that_beats_without_it() {
         let queues = queues_with_question();
         let runtime = LocalRuntime::new().unwrap();
         runtime.block_on(async {
             // The broker of the other worker has replaced one that missed its beats.
-            let (tenure, mut looks) = (queues.tenure().unwrap(), TenureLooks::default());
+            let (tenure, mut looks) = (queues.tenure().unwrap(), TenureLooks::new(9));
             let mut replaced = core::iter::repeat_with(|| tenure.look(&mut looks, false));
             let (term, _) = replaced.find_map(|it| it).unwrap();
             // This process gets the lock whenever it wants it, since no other one does.
-            let mut turn = Turn::new(queues.clone(), 1);
+            let mut turn = Turn::new(queues.clone(), 1, Duration::ZERO);
             {
                 let waiting = pin!(turn.wait(core::future::ready(())));
                 let beats = pin!(beats(tenure, term, false));

@@ -129,16 +129,22 @@ pub struct Tenure<'m>(&'m AtomicU64);
 const LOCKED: u64 = 1 << (63 - Term::BITS);
 
 /// The tenure as a waiting process last saw it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct TenureLooks {
     seen: u64,
     times: u32,
+    patience: u32,
+}
+
+impl TenureLooks {
+    /// Creates the first look of a process that replaces a broker after more than `patience` looks
+    /// without a beat.
+    pub fn new(patience: u32) -> TenureLooks {
+        TenureLooks { seen: 0, times: 0, patience }
+    }
 }
 
 impl<'m> Tenure<'m> {
-    /// Number of looks without a beat after which a broker is replaced.
-    pub const LOOKS: u32 = 9;
-
     /// Returns the tenure in this word, which must be zero at first: no process serves.
     pub fn over(word: &'m AtomicU64) -> Tenure<'m> {
         Tenure(word)
@@ -152,12 +158,12 @@ impl<'m> Tenure<'m> {
     pub fn look(self, looks: &mut TenureLooks, has_lock: bool) -> Option<(Term, bool)> {
         let old = self.0.load(Acquire);
         if old != looks.seen {
-            *looks = TenureLooks { seen: old, times: 0 };
+            *looks = TenureLooks { seen: old, times: 0, ..*looks };
         }
         looks.times = looks.times.saturating_add(1);
         // The lock's holder has ended, or no process has served yet.
         let has_ended = has_lock && (old & LOCKED != 0 || old == 0);
-        if !has_ended && looks.times <= Self::LOOKS {
+        if !has_ended && looks.times <= looks.patience {
             return None;
         }
         let term = Term(term_of(old).0.wrapping_add(1));
@@ -209,14 +215,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broker_is_replaced_after_nine_looks_without_a_beat_and_never_before() {
+    fn a_broker_is_replaced_after_some_looks_without_a_beat_and_never_before() {
         let word = AtomicU64::new(0);
         let tenure = Tenure::over(&word);
-        let (term, _) = tenure.look(&mut TenureLooks::default(), true).unwrap();
-        let mut looks = TenureLooks::default();
+        let (term, _) = tenure.look(&mut TenureLooks::new(9), true).unwrap();
+        let mut looks = TenureLooks::new(9);
         for _ in 0..3 {
             tenure.beat(term, true).unwrap();
-            let mut again = (0..Tenure::LOOKS).map(|_| tenure.look(&mut looks, false));
+            let mut again = (0..9).map(|_| tenure.look(&mut looks, false));
             assert!(again.all(|it| it.is_none()));
         }
         let (_, is_replaced) = tenure.look(&mut looks, false).unwrap();

@@ -154,10 +154,10 @@ fn one_waiting_process_replaces_a_stopped_broker() {
     explore(3, || {
         let [word] = leak(1) else { panic!() };
         let tenure = Tenure::over(word);
-        let (term, _) = tenure.look(&mut TenureLooks::default(), true).unwrap();
+        let (term, _) = tenure.look(&mut TenureLooks::new(9), true).unwrap();
         let take = move || {
-            let mut looks = TenureLooks::default();
-            (0..=Tenure::LOOKS).find_map(|_| tenure.look(&mut looks, false))
+            let mut looks = TenureLooks::new(9);
+            (0..=9).find_map(|_| tenure.look(&mut looks, false))
         };
         let beats = thread::spawn(move || tenure.beat(term, true));
         let other = thread::spawn(take);

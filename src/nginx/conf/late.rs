@@ -130,6 +130,7 @@ impl MainConf {
                     granted: Vec::new(),
                     lent: self.lend(),
                 }],
+                timeout: conf.options.timeout,
                 is_superseded: self.is_superseded(),
             };
             (first, decider)
