@@ -5,7 +5,7 @@ use warnings;
 
 use File::Temp qw(tempdir);
 use FindBin;
-use List::Util qw(max shuffle uniq);
+use List::Util qw(shuffle uniq);
 use Time::HiRes qw(sleep time);
 
 use lib $FindBin::Bin, "$FindBin::Bin/../chaos", "$FindBin::Bin/../../t/lib";
@@ -21,10 +21,8 @@ use RedisStore;
 use Target;
 use Totals;
 
-# Seconds after which a point counts as not reached.
-use constant PATIENCE => 8;
-# Seconds in which a point may be reached after the last event, at least.
-use constant AFTER_EVENT => 3;
+# Seconds after the last event, after which a point counts as not reached.
+use constant PATIENCE => 3;
 # Faults after which nodes and store begin again without counts, since nodes restore all counters after each loss.
 use constant BEGIN_AGAIN_AFTER => 20;
 
@@ -160,18 +158,15 @@ sub reach {
     );
     # A master that is killed takes what its node has not restored yet with it, and no worker syncs after it.
     my @reloads  = map { [$_, 'a reload', sub { $cluster->settle if $_[0] == 2; $target->reload }] } 2, 3, 4, 5;
-    my @events   = $is_of_master{$point} ? map({ [$_->[0] - 1.5, @$_[1, 2]] } @reloads) : (@losses, @reloads);
-    my $patience = (grep { $_->[0] eq $point } @missed) ? 5 : PATIENCE;
-    my $started  = time;
+    my @events = $is_of_master{$point} ? map({ [$_->[0] - 1.5, @$_[1, 2]] } @reloads) : (@losses, @reloads);
+    my $last   = my $started = time;
     $target->order($action, $point);
-    my $deadline = $started + $patience;
-    until ($target->hit || time > $deadline) {
+    until ($target->hit || !@events && time > $last + PATIENCE) {
         if (@events && time > $started + $events[0][0]) {
             my ($at, $what, $make) = @{shift @events};
             $make->($at);
             $fault .= ", after $what";
-            # On a busy machine, it may have taken long.
-            $deadline = max $deadline, time + AFTER_EVENT;
+            $last = time;
         }
         sleep 0.01;
     }
