@@ -52,8 +52,9 @@ pub struct StoreWatch {
     observer: Observer,
     /// Number of returns of the store when the last exchange began.
     began: Option<StoreReturns>,
-    /// The number after the last success; `None` after a failure, which ends the connection.
-    succeeded: Option<StoreReturns>,
+    /// The number at a time since which the connection may have been closed: it worked then, or
+    /// was made later.
+    connected: Option<StoreReturns>,
 }
 
 /// An event of a store. Its `Display` is the log line.
@@ -103,6 +104,10 @@ impl WatchedStore {
         self.state.and_then(|it| it.is_up()) == Some(false)
     }
 
+    fn returns(&self) -> Option<StoreReturns> {
+        self.state.map(|it| it.returns())
+    }
+
     /// Records how far the store's clock is ahead of this node's. Returns an event that no worker of
     /// this node has logged.
     pub fn record_clock(self: &Arc<Self>, offset: i64) -> Option<StoreEvent> {
@@ -144,19 +149,22 @@ impl WatchedStore {
 impl StoreWatch {
     /// Creates the record of `observer`, which has no connection yet.
     pub fn new(store: Arc<WatchedStore>, observer: Observer) -> StoreWatch {
-        StoreWatch { store, observer, began: None, succeeded: None }
+        let connected = store.returns();
+        StoreWatch { store, observer, began: None, connected }
     }
 
     /// Records that an exchange begins.
     pub fn begin(&mut self) {
-        self.began = self.returns();
+        self.began = self.store.returns();
     }
 
     /// Records that it succeeded; `server` is the one that answered. Returns an event that no
     /// worker of this node has logged.
     pub fn succeed(&mut self, server: impl FnOnce() -> Option<String>) -> Option<StoreEvent> {
         let change = self.note(self.began, true);
-        self.succeeded = self.returns();
+        // Not the present number: this process may have been stopped since the answer.
+        self.connected =
+            self.began.map(|began| if change.is_some() { began.next() } else { began });
         match change? {
             StoreTransition::Connected => Some(self.event(StoreEventKind::Connected(server()))),
             StoreTransition::Back => Some(self.event(StoreEventKind::Back)),
@@ -164,22 +172,20 @@ impl StoreWatch {
         }
     }
 
-    /// Records that it failed. Returns an event that no worker of this node has logged. A closed
-    /// connection may have been closed at any time since the last success, in an outage that is
-    /// over: `is_disconnected` tells that this is the error.
+    /// Records that it failed. Returns an event that no worker of this node has logged. The
+    /// connection may have been closed before the exchange, by an outage that is over:
+    /// `is_disconnected` tells that this is the error.
     pub fn fail(&mut self, error: &impl fmt::Display, is_disconnected: bool) -> Option<StoreEvent> {
-        let succeeded = self.succeeded.take().filter(|_| is_disconnected);
-        match self.note(succeeded.or(self.began), false)? {
+        let since = if is_disconnected { self.connected } else { self.began };
+        let change = self.note(since, false);
+        self.connected = self.store.returns();
+        match change? {
             StoreTransition::Unreached => {
                 Some(self.event(StoreEventKind::Unreached(error.to_string())))
             }
             StoreTransition::Lost => Some(self.event(StoreEventKind::Lost(error.to_string()))),
             StoreTransition::Connected | StoreTransition::Back => None,
         }
-    }
-
-    fn returns(&self) -> Option<StoreReturns> {
-        self.store.state.map(|it| it.returns())
     }
 
     fn note(&self, since: Option<StoreReturns>, is_there: bool) -> Option<StoreTransition> {
@@ -294,5 +300,14 @@ mod tests {
         assert!(is(exchange(&mut other, Ok(())), "is back"));
         // An answer is one of now, on whatever connection.
         assert!(is(exchange(&mut one, Err(false)), "is lost"));
+        assert!(is(exchange(&mut one, Ok(())), "is back"));
+        assert_eq!(exchange(&mut other, Ok(())), None);
+        // One that was stopped during an outage, after an answer from before it.
+        other.begin();
+        assert!(is(exchange(&mut one, Err(false)), "is lost"));
+        assert!(is(exchange(&mut one, Ok(())), "is back"));
+        assert!(other.succeed(|| None).is_none());
+        assert_eq!(exchange(&mut other, Err(true)), None);
+        assert_eq!(state.is_up(), Some(true));
     }
 }

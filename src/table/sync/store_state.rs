@@ -31,6 +31,13 @@ pub enum StoreTransition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreReturns(u64);
 
+impl StoreReturns {
+    /// Returns the number after one more return.
+    pub fn next(self) -> StoreReturns {
+        StoreReturns(self.0.wrapping_add(RETURN) & RETURNS)
+    }
+}
+
 /// ```text
 ///  63        51   50       49       48     40  39      0
 /// +------------+--------+---------+-----------+---------+
@@ -76,7 +83,7 @@ impl StoreWord {
         let finds_it = if is_first { FAILING } else { user };
         let now = (self.0 | REACHED) & !finds_it;
         match is_first || self.is_lost() && !StoreWord(now).is_lost() {
-            true => StoreWord(now & !RETURNS | now.wrapping_add(RETURN) & RETURNS),
+            true => StoreWord(now & !RETURNS | self.returns().next().0),
             false => StoreWord(now),
         }
     }
@@ -109,9 +116,9 @@ impl<'m> StoreState<'m> {
         StoreWord(self.word.get()).returns()
     }
 
-    /// Records whether an operation of user `user` succeeded. A failure is ignored if the store has
-    /// come back since it had these `returns`. Returns the transition, if there is one, to only one
-    /// of the workers.
+    /// Records whether an operation of user `user` succeeded. That is ignored if the store has come
+    /// back since it had these `returns`. Returns the transition, if there is one, to only one of
+    /// the workers.
     pub fn note(
         &self,
         user: usize,
@@ -120,9 +127,9 @@ impl<'m> StoreState<'m> {
     ) -> Option<StoreTransition> {
         let user = StoreState::bit(user);
         let (old, new) = self.update(|word| match is_there {
+            _ if word.returns() != returns => word,
             true => word.succeeded(user),
-            false if word.returns() == returns => word.failed(user),
-            false => word,
+            false => word.failed(user),
         })?;
         let is_reached = old.0 & REACHED != 0;
         match (old.is_lost(), new.is_lost()) {
@@ -210,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_an_outage_that_is_over_is_no_loss() {
+    fn a_result_of_before_the_last_return_is_none_of_now() {
         let shared = SharedTable::new(1 << 20);
         let state = state(&shared);
         use StoreTransition::{Back, Connected, Lost, Unreached};
@@ -228,6 +235,12 @@ mod tests {
             assert_eq!(state.note(1, lost, false), None);
             assert_eq!(state.is_up(), Some(true));
         }
+        let up = state.returns();
+        assert_eq!(state.note(0, up, false), Some(Lost));
+        assert_eq!(state.note(0, up, true), Some(Back));
+        assert_eq!(state.note(0, up.next(), false), Some(Lost));
+        assert_eq!(state.note(0, up, true), None);
+        assert_eq!(state.is_up(), Some(false));
     }
 
     #[test]

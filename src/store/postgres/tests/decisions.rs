@@ -160,7 +160,8 @@ fn a_decision_that_waits_too_long_for_others_charges_nothing() {
         assert_eq!(error.failure, Failure::TimedOut(Duration::from_secs(1)));
         assert!(error.is_transient());
         session.batch_execute("COMMIT").await.unwrap();
-        let decided = two.ask(&[question.clone(), question]).await;
+        // This one waits for longer.
+        let decided = one.ask(&[question.clone(), question]).await;
         let answers = decided.answers.iter().map(|it| it.admitted[0]);
         assert_eq!(answers.collect::<Vec<_>>(), [true, false]);
     });
