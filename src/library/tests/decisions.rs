@@ -37,14 +37,15 @@ impl Server {
         Server::Postgres(crate::testing::postgres::Server::start(&[]))
     }
 
-    /// Returns the store. Its own timeout is longer than any test waits.
+    /// Returns the store. Its own timeouts are longer than any test waits.
     pub(super) fn store(&self) -> Datastore {
         let (strategy, address) = match self {
             Server::Redis(server) => ("redis", server.tcp()),
             Server::Postgres(server) => ("postgres", server.tcp()),
         };
         let address = address.to_string();
-        let options = [("server", address.as_str()), ("timeout", "60s")];
+        let options =
+            [("server", address.as_str()), ("connect_timeout", "60s"), ("timeout", "60s")];
         Datastore::new(strategy, options).unwrap()
     }
 
@@ -157,7 +158,8 @@ fn each_counted_hit_returns_its_own_rate() {
 fn each_shard_of_a_cluster_decides_for_itself() {
     let cluster = crate::testing::redis::cluster::Servers::start();
     let address = cluster.primaries[0].tcp().to_string();
-    let options = [("server", address.as_str()), ("cluster", "on"), ("timeout", "60s")];
+    let server = ("server", address.as_str());
+    let options = [server, ("cluster", "on"), ("connect_timeout", "60s"), ("timeout", "60s")];
     let store = Datastore::new("redis", options).unwrap();
     let nodes = [(); 2].map(|()| node(&store));
     let limit = LimiterOptions::window(3.0, WINDOW).window_type(WindowType::Fixed);

@@ -15,7 +15,8 @@ const OFTEN: Duration = Duration::from_millis(2);
 
 fn redis(server: &Server) -> Datastore {
     let address = server.tcp().to_string();
-    Datastore::new("redis", [("server", address.as_str()), ("timeout", "60s")]).unwrap()
+    let options = [("server", address.as_str()), ("connect_timeout", "60s"), ("timeout", "60s")];
+    Datastore::new("redis", options).unwrap()
 }
 
 /// Creates a node whose namespace is synced in this period.
