@@ -140,6 +140,7 @@ sub recovery_tests {
             # On a busy machine, a timeout may have expired before.
             for my $node (@nodes) {
                 $node->wait_for('its loss', sub { TwoNodes::metric($node, $up) eq '0' });
+                is($node->hit(hit => 'meanwhile'), 200, 'a request is answered while it hangs');
             }
             $store->go_on;
             for my $node (@nodes) {

@@ -244,7 +244,8 @@ sub ends_within {
 # Tests that the slowest response in these sums of loads was fast enough.
 sub no_answer_was_slow {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    my $most = $store->can('takes_the_machine') ? 5 : 3;
+    # Beside such a store, a process may wait for 5 s until it gets a processor.
+    my $most = $store->can('takes_the_machine') ? 10 : 3;
     cmp_ok($_->{slowest}, '<', $most, "every answer was there within $most s") for @_;
 }
 
