@@ -24,7 +24,7 @@ use Totals;
 # Seconds after the last event, after which a point counts as not reached.
 use constant PATIENCE => 3;
 # Faults after which nodes and store begin again without counts, since nodes restore all counters after each loss.
-use constant BEGIN_AGAIN_AFTER => 20;
+use constant BEGIN_AGAIN_AFTER => 10;
 
 $| = 1;
 $SIG{PIPE} = 'IGNORE';
