@@ -66,6 +66,8 @@ pub struct DecidedNamespace {
     pub index: NamespaceIndex,
     /// Sync states of its shards, if hits are reserved; otherwise empty.
     pub granted: Vec<SyncState<'static>>,
+    /// The time for which a request waits for its answer.
+    pub timeout: Duration,
     /// Keeps the mapped table alive.
     pub lent: Arc<dyn Any + Send + Sync>,
 }

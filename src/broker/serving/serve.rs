@@ -53,8 +53,6 @@ pub struct DecidingStore {
     pub is_divided: bool,
     /// The namespaces that it decides.
     pub namespaces: Vec<DecidedNamespace>,
-    /// The longest time for which a request of them waits.
-    pub timeout: Duration,
     /// Returns whether a newer configuration serves, so that only the last requests of this one may
     /// still ask.
     pub is_superseded: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -96,7 +94,8 @@ impl Broker {
     pub async fn serve(self, ending: oneshot::Receiver<()>, events: EventLoopQueue<StoreEvent>) {
         let Broker { queues, worker, stores, uptime } = self;
         let ending = ending.map(drop).shared();
-        let timeout = stores.iter().map(|it| it.timeout).max().unwrap_or_default();
+        let namespaces = stores.iter().flat_map(|it| &it.namespaces);
+        let timeout = namespaces.map(|it| it.timeout).max().unwrap_or_default();
         let mut turn = Turn::new(queues.clone(), worker, timeout);
         // The tasks of terms in which this process was replaced. They charge what they keep for a
         // store that is down, and delay no further term.

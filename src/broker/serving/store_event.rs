@@ -165,11 +165,12 @@ impl StoreWatch {
         // Not the present number: this process may have been stopped since the answer.
         self.connected =
             self.began.map(|began| if change.is_some() { began.next() } else { began });
-        match change? {
-            StoreTransition::Connected => Some(self.event(StoreEventKind::Connected(server()))),
-            StoreTransition::Back => Some(self.event(StoreEventKind::Back)),
-            StoreTransition::Unreached | StoreTransition::Lost => None,
-        }
+        let kind = match change? {
+            StoreTransition::Connected => StoreEventKind::Connected(server()),
+            StoreTransition::Back => StoreEventKind::Back,
+            StoreTransition::Unreached | StoreTransition::Lost => return None,
+        };
+        Some(self.store.event(kind))
     }
 
     /// Records that it failed. Returns an event that no worker of this node has logged. The
@@ -179,21 +180,16 @@ impl StoreWatch {
         let since = if is_disconnected { self.connected } else { self.began };
         let change = self.note(since, false);
         self.connected = self.store.returns();
-        match change? {
-            StoreTransition::Unreached => {
-                Some(self.event(StoreEventKind::Unreached(error.to_string())))
-            }
-            StoreTransition::Lost => Some(self.event(StoreEventKind::Lost(error.to_string()))),
-            StoreTransition::Connected | StoreTransition::Back => None,
-        }
+        let kind = match change? {
+            StoreTransition::Unreached => StoreEventKind::Unreached(error.to_string()),
+            StoreTransition::Lost => StoreEventKind::Lost(error.to_string()),
+            StoreTransition::Connected | StoreTransition::Back => return None,
+        };
+        Some(self.store.event(kind))
     }
 
     fn note(&self, since: Option<StoreReturns>, is_there: bool) -> Option<StoreTransition> {
         self.store.state?.note(self.observer.number(), since?, is_there)
-    }
-
-    fn event(&self, kind: StoreEventKind) -> StoreEvent {
-        self.store.event(kind)
     }
 }
 

@@ -1,7 +1,6 @@
 //! The broker's thread, which tests kill.
 
 use core::sync::atomic::Ordering::SeqCst;
-use core::time::Duration;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -68,7 +67,6 @@ impl BrokerThread {
                 shards: vec![Shard { namespace: "api".into(), number: 0 }],
                 is_divided: false,
                 namespaces: vec![],
-                timeout: Duration::ZERO,
                 is_superseded: Arc::new({
                     let store = Arc::downgrade(&store.0);
                     move || store.upgrade().is_some_and(|it| it.is_superseded.load(SeqCst))

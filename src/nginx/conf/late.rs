@@ -128,9 +128,9 @@ impl MainConf {
                     index: namespace.index(),
                     // Callers of the library have no reserves.
                     granted: Vec::new(),
+                    timeout: conf.options.timeout,
                     lent: self.lend(),
                 }],
-                timeout: conf.options.timeout,
                 is_superseded: self.is_superseded(),
             };
             (first, decider)

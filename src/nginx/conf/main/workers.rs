@@ -61,7 +61,6 @@ impl MainConf {
                 (0..store.settings.shards())
                     .map(move |number| Shard { namespace: namespace.clone(), number })
             });
-            let timeout = namespaces.clone().map(|(_, conf)| conf.options.timeout).max();
             let decided = namespaces.filter_map(|(it, conf)| {
                 let namespace = self.namespace(it)?;
                 Some(DecidedNamespace {
@@ -72,6 +71,7 @@ impl MainConf {
                         true => namespace.sync_states().to_vec(),
                         false => Vec::new(),
                     },
+                    timeout: conf.options.timeout,
                     lent: self.lent.clone(),
                 })
             });
@@ -84,7 +84,6 @@ impl MainConf {
                 shards: shards.collect(),
                 is_divided: store.is_divided(),
                 namespaces: decided.collect(),
-                timeout: timeout.unwrap_or_default(),
                 is_superseded: self.is_superseded(),
             }));
         }
