@@ -156,8 +156,9 @@ sub reach {
         [0.7, 'a loss', sub { $cluster->{store}->flush; $kind = 'losing' }],
         [1.4, 'a kill', sub { return if $target->disarm; $target->kill_worker; $target->order($action, $point) }],
     );
-    # A master that is killed takes what its node has not restored yet with it, and no worker syncs after it.
-    my @reloads  = map { [$_, 'a reload', sub { $cluster->settle if $_[0] == 2; $target->reload }] } 2, 3, 4, 5;
+    # A master that is killed takes what its node has not restored yet with it, and no worker syncs after it. The other node
+    # counts the lost hits until somebody else counts their keys again.
+    my @reloads = map { [$_, 'a reload', sub { $cluster->wait_for_sync(1) if $_[0] == 2; $target->reload }] } 2, 3, 4, 5;
     my @events = $is_of_master{$point} ? map({ [$_->[0] - 1.5, @$_[1, 2]] } @reloads) : (@losses, @reloads);
     my $last   = my $started = time;
     $target->order($action, $point);

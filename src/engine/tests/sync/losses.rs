@@ -30,6 +30,33 @@ fn living_nodes_restore_a_store_that_comes_back_empty() {
 }
 
 #[test]
+fn hits_of_a_node_that_is_gone_count_until_another_node_counts_the_key_again() {
+    let (store, nodes) = cluster(3);
+    for (node, count) in nodes.iter().zip([5, 2, 1]) {
+        node.hit(b"a", hits(count));
+    }
+    for _ in 0..2 {
+        nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
+    }
+    let now = store[0].borrow().now;
+    *store[0].borrow_mut() = Store::empty(now);
+    let [node, gone, other] = &nodes[..] else {
+        unreachable!();
+    };
+    for _ in 0..2 {
+        node.sync().unwrap();
+    }
+    let total: i64 = store[0].borrow().counts.values().sum();
+    assert_eq!((total, node.rate(b"a")), (5000, hits(8)));
+    other.sync().unwrap();
+    node.sync().unwrap();
+    assert_eq!((other.rate(b"a"), node.rate(b"a")), (hits(6), hits(6)));
+    gone.sync().unwrap();
+    node.sync().unwrap();
+    assert_eq!((gone.rate(b"a"), node.rate(b"a")), (hits(8), hits(8)));
+}
+
+#[test]
 fn everything_is_pushed_again_to_a_store_that_lost_the_last_writes() {
     let (store, nodes) = cluster(2);
     nodes[0].hit(b"a", hits(5));
