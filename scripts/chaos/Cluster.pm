@@ -186,9 +186,7 @@ sub note_cycles {
 
 sub metrics {
     my ($self, $number) = @_;
-    my $socket = $self->{node}{$number}->connection or return;
-    print $socket "GET /metrics HTTP/1.0\r\n\r\n";
-    return map { /^([^#\s]\S*) (\S+)$/ ? ($1 => $2) : () } readline $socket;
+    return $self->{node}{$number}->body('/metrics') =~ /^([^#\s]\S*) (\S+)$/mg;
 }
 
 # Waits until no request is under way on any node. Returns what is wrong after 10 s, in words.

@@ -73,14 +73,8 @@ sub name_of {
 sub get {
     my ($self, $location, $key, $arguments) = @_;
     my $path   = path($location, $key, $arguments);
-    my $socket = $self->connection or return "no connection: $!";
-    local $SIG{PIPE} = 'IGNORE';
-    print $socket "HEAD $path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    my $text = '';
-    while (1) {
-        IO::Select->new($socket)->can_read(10) or return 'no answer in time';
-        sysread $socket, $text, 65536, length $text or last;
-    }
+    my ($text, $trouble) = $self->response("HEAD $path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    return $trouble if defined $trouble;
     return 'no answer' if $text !~ /\r\n\r\n\z/;
     $self->{answer} = $text;
     my ($status) = $text =~ m{^HTTP/1\.1 (\d+)};
@@ -88,14 +82,25 @@ sub get {
     return ($status, $rate);
 }
 
-# Returns the body of the response to `GET` of a path.
+# Returns the body of the response to `GET` of a path; an empty one if there is none in time.
 sub body {
     my ($self, $path) = @_;
-    my $socket = $self->connection or return '';
-    print $socket "GET $path HTTP/1.0\r\n\r\n";
-    local $/;
-    my ($body) = <$socket> =~ /\r\n\r\n(.*)/s;
-    return $body // '';
+    my ($text) = $self->response("GET $path HTTP/1.0\r\n\r\n");
+    return ($text // '') =~ /\r\n\r\n(.*)/s ? $1 : '';
+}
+
+# Makes a request after which the connection is closed. Returns the response; or nothing, and the reason: a worker may be
+# stopped.
+sub response {
+    my ($self, $request) = @_;
+    my $socket = $self->connection or return (undef, "no connection: $!");
+    local $SIG{PIPE} = 'IGNORE';
+    print $socket $request;
+    my $text = '';
+    while (1) {
+        IO::Select->new($socket)->can_read(10) or return (undef, 'no answer in time');
+        sysread $socket, $text, 65536, length $text or return $text;
+    }
 }
 
 # Returns a field of the sync status of the namespace `api`, from the API.
