@@ -235,7 +235,7 @@ sub synchronous_tests {
         }
         my $twice = qr/$lost on_error allow: requests are admitted, nodes go on with what they know: /;
         eventually(sub { $a->logged($twice) }, 2, 'lost twice');
-        is($a->logged($lost), 2, 'no more lines');
+        is($a->logged($lost), 2, 'no more lines') or diag(grep {/ratelimit_store/} $a->log_lines);
         is($a->logged($back), 2, 'nor of its return');
         is($a->logged(connected()), 1, 'nor of its first connection');
         stop($lost);
