@@ -43,7 +43,7 @@ pub use sync::channel_lease::{ChannelLease, HeldChannel};
 pub use sync::exchange_budget::ExchangeBudget;
 pub use sync::pending::{LookedAt, Pending};
 pub use sync::progress::Repair;
-pub use sync::store_state::{StoreReturns, StoreState, StoreTransition};
+pub use sync::store_state::{StoreMoment, StoreState, StoreTransition};
 pub use words::identity::Identity;
 pub use words::meta::NamespaceIndex;
 pub use zone::counter::{Counter, HasKey, Key, Part};

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::table::{ChannelLease, ExchangeBudget, StoreReturns, StoreState, StoreTransition};
+use crate::table::{ChannelLease, ExchangeBudget, StoreMoment, StoreState, StoreTransition};
 
 /// Tolerated difference between the clocks of a store and a node, in milliseconds.
 const CLOCK_TOLERANCE: u64 = 1000;
@@ -50,11 +50,11 @@ impl Observer {
 pub struct StoreWatch {
     store: Arc<WatchedStore>,
     observer: Observer,
-    /// Number of returns of the store when the last exchange began.
-    began: Option<StoreReturns>,
-    /// The number at a time since which the connection may have been closed: it worked then, or
-    /// was made later.
-    connected: Option<StoreReturns>,
+    /// The state of the store when the last exchange began.
+    began: Option<StoreMoment>,
+    /// The state at a time since which the connection may have been closed: it worked then, or was
+    /// made later.
+    connected: Option<StoreMoment>,
 }
 
 /// An event of a store. Its `Display` is the log line.
@@ -104,8 +104,8 @@ impl WatchedStore {
         self.state.and_then(|it| it.is_up()) == Some(false)
     }
 
-    fn returns(&self) -> Option<StoreReturns> {
-        self.state.map(|it| it.returns())
+    fn moment(&self) -> Option<StoreMoment> {
+        self.state.map(|it| it.moment())
     }
 
     /// Records how far the store's clock is ahead of this node's. Returns an event that no worker of
@@ -149,22 +149,22 @@ impl WatchedStore {
 impl StoreWatch {
     /// Creates the record of `observer`, which has no connection yet.
     pub fn new(store: Arc<WatchedStore>, observer: Observer) -> StoreWatch {
-        let connected = store.returns();
+        let connected = store.moment();
         StoreWatch { store, observer, began: None, connected }
     }
 
     /// Records that an exchange begins.
     pub fn begin(&mut self) {
-        self.began = self.store.returns();
+        self.began = self.store.moment();
     }
 
     /// Records that it succeeded; `server` is the one that answered. Returns an event that no
     /// worker of this node has logged.
     pub fn succeed(&mut self, server: impl FnOnce() -> Option<String>) -> Option<StoreEvent> {
         let change = self.note(self.began, true);
-        // Not the present number: this process may have been stopped since the answer.
+        // Not the present state: this process may have been stopped since the answer.
         self.connected =
-            self.began.map(|began| if change.is_some() { began.next() } else { began });
+            self.began.map(|began| if change.is_some() { began.back() } else { began });
         let kind = match change? {
             StoreTransition::Connected => StoreEventKind::Connected(server()),
             StoreTransition::Back => StoreEventKind::Back,
@@ -179,7 +179,7 @@ impl StoreWatch {
     pub fn fail(&mut self, error: &impl fmt::Display, is_disconnected: bool) -> Option<StoreEvent> {
         let since = if is_disconnected { self.connected } else { self.began };
         let change = self.note(since, false);
-        self.connected = self.store.returns();
+        self.connected = self.store.moment();
         let kind = match change? {
             StoreTransition::Unreached => StoreEventKind::Unreached(error.to_string()),
             StoreTransition::Lost => StoreEventKind::Lost(error.to_string()),
@@ -188,7 +188,7 @@ impl StoreWatch {
         Some(self.store.event(kind))
     }
 
-    fn note(&self, since: Option<StoreReturns>, is_there: bool) -> Option<StoreTransition> {
+    fn note(&self, since: Option<StoreMoment>, is_there: bool) -> Option<StoreTransition> {
         self.store.state?.note(self.observer.number(), since?, is_there)
     }
 }
@@ -260,7 +260,7 @@ mod tests {
     use crate::testing::table::SharedTable;
 
     #[test]
-    fn a_connection_that_an_outage_closed_is_no_loss_after_it() {
+    fn an_outage_is_told_once() {
         let zone: &SharedTable = Box::leak(Box::new(SharedTable::new(1 << 20)));
         let name = (NameKind::Store, ["main", ""]);
         let word = zone.table.claim_words([name].into_iter())[0].unwrap();
@@ -305,5 +305,11 @@ mod tests {
         assert!(other.succeed(|| None).is_none());
         assert_eq!(exchange(&mut other, Err(true)), None);
         assert_eq!(state.is_up(), Some(true));
+        // One that goes on during the outage.
+        other.begin();
+        assert!(is(exchange(&mut one, Err(false)), "is lost"));
+        assert!(other.succeed(|| None).is_none());
+        assert_eq!(state.is_up(), Some(false));
+        assert!(is(exchange(&mut one, Ok(())), "is back"));
     }
 }

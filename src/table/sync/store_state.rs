@@ -27,15 +27,24 @@ pub enum StoreTransition {
     Back,
 }
 
-/// The number of times that a store was reached first or has come back, modulo 512.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreReturns(u64);
+/// A store's state at a moment: the number of times that it was reached first or has come back,
+/// modulo 512; and whether it was lost.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreMoment {
+    returns: u64,
+    is_lost: bool,
+}
 
-impl StoreReturns {
-    /// Returns the number after one more return.
-    pub fn next(self) -> StoreReturns {
-        StoreReturns(self.0.wrapping_add(RETURN) & RETURNS)
+impl StoreMoment {
+    /// Returns the state after one more return.
+    pub fn back(self) -> StoreMoment {
+        StoreMoment { returns: next_return(self.returns), is_lost: false }
     }
+}
+
+/// Returns the number of returns, in its place in the word, after one more.
+fn next_return(returns: u64) -> u64 {
+    returns.wrapping_add(RETURN) & RETURNS
 }
 
 /// ```text
@@ -73,8 +82,8 @@ impl StoreWord {
         StoreWord(generation | self.0 & (REACHED | IS_OFF | RETURNS) | failing)
     }
 
-    fn returns(self) -> StoreReturns {
-        StoreReturns(self.0 & RETURNS)
+    fn returns(self) -> u64 {
+        self.0 & RETURNS
     }
 
     fn succeeded(self, user: u64) -> StoreWord {
@@ -83,7 +92,7 @@ impl StoreWord {
         let finds_it = if is_first { FAILING } else { user };
         let now = (self.0 | REACHED) & !finds_it;
         match is_first || self.is_lost() && !StoreWord(now).is_lost() {
-            true => StoreWord(now & !RETURNS | self.returns().next().0),
+            true => StoreWord(now & !RETURNS | next_return(self.returns())),
             false => StoreWord(now),
         }
     }
@@ -111,23 +120,20 @@ impl<'m> StoreState<'m> {
         StoreState { word, generation: StoreWord(word.get()).generation() }
     }
 
-    /// Returns how often the store has come back, for [`note`](Self::note).
-    pub fn returns(&self) -> StoreReturns {
-        StoreWord(self.word.get()).returns()
+    /// Returns the state of the store now, for [`note`](Self::note).
+    pub fn moment(&self) -> StoreMoment {
+        let word = StoreWord(self.word.get());
+        StoreMoment { returns: word.returns(), is_lost: word.is_lost() }
     }
 
-    /// Records whether an operation of user `user` succeeded. That is ignored if the store has come
-    /// back since it had these `returns`. Returns the transition, if there is one, to only one of
-    /// the workers.
-    pub fn note(
-        &self,
-        user: usize,
-        returns: StoreReturns,
-        is_there: bool,
-    ) -> Option<StoreTransition> {
+    /// Records whether an operation of user `user`, which began at `since`, succeeded. That is
+    /// ignored if the store has come back since then, and a success also if the store was lost
+    /// since then. Returns the transition, if there is one, to only one of the workers.
+    pub fn note(&self, user: usize, since: StoreMoment, is_there: bool) -> Option<StoreTransition> {
         let user = StoreState::bit(user);
         let (old, new) = self.update(|word| match is_there {
-            _ if word.returns() != returns => word,
+            _ if word.returns() != since.returns => word,
+            true if word.is_lost() && !since.is_lost => word,
             true => word.succeeded(user),
             false => word.failed(user),
         })?;
@@ -207,7 +213,7 @@ mod tests {
             (0, true),
             (39, true),
         ] {
-            told.extend(state.note(user, state.returns(), is_there));
+            told.extend(state.note(user, state.moment(), is_there));
         }
         use StoreTransition::{Back, Connected, Lost, Unreached};
         assert_eq!(told, [Unreached, Connected, Lost, Back]);
@@ -221,25 +227,29 @@ mod tests {
         let shared = SharedTable::new(1 << 20);
         let state = state(&shared);
         use StoreTransition::{Back, Connected, Lost, Unreached};
-        let unreached = state.returns();
-        assert_eq!(state.note(0, unreached, false), Some(Unreached));
+        let unasked = state.moment();
+        assert_eq!(state.note(0, unasked, false), Some(Unreached));
+        let unreached = state.moment();
         assert_eq!(state.note(0, unreached, true), Some(Connected));
         assert_eq!(state.note(1, unreached, false), None);
         // More returns than are distinguished.
         for _ in 0..600 {
-            let up = state.returns();
+            let up = state.moment();
             assert_eq!(state.note(0, up, false), Some(Lost));
-            let lost = state.returns();
+            // A success of before the loss.
+            assert_eq!(state.note(0, up, true), None);
+            let lost = state.moment();
             assert_eq!(state.note(0, lost, true), Some(Back));
             assert_eq!(state.note(1, up, false), None);
             assert_eq!(state.note(1, lost, false), None);
             assert_eq!(state.is_up(), Some(true));
         }
-        let up = state.returns();
+        let up = state.moment();
         assert_eq!(state.note(0, up, false), Some(Lost));
-        assert_eq!(state.note(0, up, true), Some(Back));
-        assert_eq!(state.note(0, up.next(), false), Some(Lost));
-        assert_eq!(state.note(0, up, true), None);
+        let lost = state.moment();
+        assert_eq!(state.note(0, lost, true), Some(Back));
+        assert_eq!(state.note(0, lost.back(), false), Some(Lost));
+        assert_eq!(state.note(0, lost, true), None);
         assert_eq!(state.is_up(), Some(false));
     }
 
@@ -247,7 +257,7 @@ mod tests {
     fn a_new_configuration_keeps_the_known_state() {
         let shared = SharedTable::new(1 << 20);
         let note =
-            |state: StoreState<'_>, user, is_there| state.note(user, state.returns(), is_there);
+            |state: StoreState<'_>, user, is_there| state.note(user, state.moment(), is_there);
         let old = state(&shared);
         assert_eq!(note(old, 3, true), Some(StoreTransition::Connected));
         assert_eq!(note(old, 3, false), Some(StoreTransition::Lost));
