@@ -12,8 +12,8 @@ target_dir=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")
 unit=$(printf '\037')
 rustflags=${CARGO_ENCODED_RUSTFLAGS:-$(printf '%s' "${RUSTFLAGS:-}" | tr -s ' ' "$unit")}
 CFLAGS="${CFLAGS:-} -fstack-protector-strong -D_FORTIFY_SOURCE=2"
-# Of several that match, the last one counts.
-for map in "$cargo_home=cargo" "$root=." "$target_dir=./target"; do
+# Of several that match, the last one counts. The registry may be a link: C compilers name the directory that it leads to.
+for map in "$cargo_home=cargo" "$(realpath -m "$cargo_home/registry")=cargo/registry" "$root=." "$target_dir=./target"; do
     rustflags=${rustflags:+$rustflags$unit}--remap-path-prefix=$map
     CFLAGS="$CFLAGS -ffile-prefix-map=$map"
 done
