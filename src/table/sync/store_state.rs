@@ -27,24 +27,15 @@ pub enum StoreTransition {
     Back,
 }
 
-/// A store's state at a moment: the number of times that it was reached first or has come back,
-/// modulo 512; and whether it was lost.
+/// A store's state at a moment, for [`StoreState::note`].
 #[derive(Clone, Copy, Debug)]
-pub struct StoreMoment {
-    returns: u64,
-    is_lost: bool,
-}
+pub struct StoreMoment(StoreWord);
 
 impl StoreMoment {
     /// Returns the state after one more return.
     pub fn back(self) -> StoreMoment {
-        StoreMoment { returns: next_return(self.returns), is_lost: false }
+        StoreMoment(self.0.back())
     }
-}
-
-/// Returns the number of returns, in its place in the word, after one more.
-fn next_return(returns: u64) -> u64 {
-    returns.wrapping_add(RETURN) & RETURNS
 }
 
 /// ```text
@@ -54,8 +45,9 @@ fn next_return(returns: u64) -> u64 {
 /// +------------+--------+---------+-----------+---------+
 /// ```
 ///
-/// `failing` has a bit for each user that finds the store lost.
-#[derive(Clone, Copy)]
+/// `failing` has a bit for each user that finds the store lost. `returns` is the number of times that
+/// it was reached first or has come back, modulo 512.
+#[derive(Clone, Copy, Debug)]
 struct StoreWord(u64);
 
 const FAILING: u64 = (1 << StoreState::USERS) - 1;
@@ -90,11 +82,17 @@ impl StoreWord {
         let is_first = self.0 & REACHED == 0;
         // A user that did not reach the store before has not lost it.
         let finds_it = if is_first { FAILING } else { user };
-        let now = (self.0 | REACHED) & !finds_it;
-        match is_first || self.is_lost() && !StoreWord(now).is_lost() {
-            true => StoreWord(now & !RETURNS | next_return(self.returns())),
-            false => StoreWord(now),
+        let now = StoreWord((self.0 | REACHED) & !finds_it);
+        match is_first || self.is_lost() && !now.is_lost() {
+            true => now.back(),
+            false => now,
         }
+    }
+
+    /// Returns the word after one more return.
+    fn back(self) -> StoreWord {
+        let returns = self.0.wrapping_add(RETURN) & RETURNS;
+        StoreWord(self.0 & !(RETURNS | FAILING) | returns)
     }
 
     fn failed(self, user: u64) -> StoreWord {
@@ -122,18 +120,17 @@ impl<'m> StoreState<'m> {
 
     /// Returns the state of the store now, for [`note`](Self::note).
     pub fn moment(&self) -> StoreMoment {
-        let word = StoreWord(self.word.get());
-        StoreMoment { returns: word.returns(), is_lost: word.is_lost() }
+        StoreMoment(StoreWord(self.word.get()))
     }
 
     /// Records whether an operation of user `user`, which began at `since`, succeeded. That is
     /// ignored if the store has come back since then, and a success also if the store was lost
     /// since then. Returns the transition, if there is one, to only one of the workers.
     pub fn note(&self, user: usize, since: StoreMoment, is_there: bool) -> Option<StoreTransition> {
-        let user = StoreState::bit(user);
+        let (user, StoreMoment(since)) = (StoreState::bit(user), since);
         let (old, new) = self.update(|word| match is_there {
-            _ if word.returns() != since.returns => word,
-            true if word.is_lost() && !since.is_lost => word,
+            _ if word.returns() != since.returns() => word,
+            true if word.is_lost() && !since.is_lost() => word,
             true => word.succeeded(user),
             false => word.failed(user),
         })?;
