@@ -38,7 +38,8 @@ impl Server {
         Server::start_in(new_dir_in_memory("etcd"), arguments)
     }
 
-    fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
+    /// Starts a server in this directory, which is removed at its end.
+    pub(crate) fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
         let mut server = Server::begin(dir, Port::take(), arguments);
         server.wait();
         server

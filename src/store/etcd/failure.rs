@@ -47,7 +47,7 @@ pub(super) fn of(status: &str, body: &[u8], credentials: &Credentials) -> EtcdFa
         None => format!("gRPC code {code}").into(),
     };
     let is_ended = |what| message.contains(what);
-    if is_ended("lease not found") || is_ended("invalid auth token") || is_ended("old revision") {
+    if is_ended("lease not found") || is_ended("invalid auth token") || is_ended("is old") {
         return EtcdFault::SessionEnded(words);
     }
     EtcdFault::Failed(match code {

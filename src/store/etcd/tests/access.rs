@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 
 use super::*;
 use crate::store::contract::options::Secret;
+use crate::testing::dir::new_dir_in_memory;
 
 /// The commands of docs/etcd.md that create a user with the rights that suffice, as root.
 const USER: [&[&str]; 4] = [
@@ -15,7 +16,11 @@ const USER: [&[&str]; 4] = [
 
 /// Starts a server with users.
 fn locked() -> Server {
-    let server = Server::start(&[]);
+    lock(Server::start(&[]))
+}
+
+/// Creates the users, and makes the server demand that a client is one of them.
+fn lock(server: Server) -> Server {
     for command in USER {
         server.ctl(command);
     }
@@ -98,6 +103,24 @@ fn a_token_that_has_ended_is_replaced() {
         node.push(vec![hits("a", 1)]).await;
         let all = node.read_all(&[(MINUTE, 7)]).await;
         assert_eq!(totals(&all), pairs(&[("a", 3)]));
+    });
+}
+
+#[test]
+fn a_signed_token_is_replaced_after_a_change_of_users() {
+    // It contains the revision of the users.
+    let dir = new_dir_in_memory("etcd");
+    let key = dir.join("key");
+    std::fs::write(&key, "of a signature").unwrap();
+    let kind = format!("jwt,sign-method=HS256,priv-key={}", key.display());
+    let server = lock(Server::start_in(dir, &["--auth-token", &kind]));
+    block_on(async {
+        let mut node = Node::join(as_user(&server, "nginx", "hunter2"), shard("api")).await;
+        node.push(vec![hits("a", 1)]).await;
+        server.ctl(&["--user=root:toor", "user", "add", "another:one"]);
+        node.push(vec![hits("a", 1)]).await;
+        let all = node.read_all(&[(MINUTE, 7)]).await;
+        assert_eq!(totals(&all), pairs(&[("a", 2)]));
     });
 }
 
