@@ -118,6 +118,8 @@ impl<'l> EventTimer<'l> {
         // nginx compares times by their difference, so a very late time would count as past.
         const LONGEST: ngx_msec_t = ngx_msec_t::MAX / 4;
         let millis = ngx_msec_t::try_from(millis).map_or(LONGEST, |it| it.min(LONGEST));
+        // nginx leaves a timer that is set where it is, if the new time is less than 300 ms away.
+        self.unset();
         // SAFETY: the event stays in place until it is dropped, which unsets it; this is the event
         // loop's thread.
         unsafe { ngx_add_timer(self.0.as_ptr(), millis.max(1)) };
