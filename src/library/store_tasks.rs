@@ -94,10 +94,9 @@ impl QuestionTask {
         let (waiting, mut retries) = (QuestionBacklog::default(), Retries::default());
         waiting.awaited.set(1);
         // Connects before a hit waits for it.
-        if self.ask(&mut store, &probe).await.is_err() {
-            self.wait_for(&mut store, &probe, &waiting, &mut retries).await;
-        }
-        while self.gather(&waiting).await {
+        let mut is_back = self.ask(&mut store, &probe).await.is_ok()
+            || self.wait_for(&mut store, &probe, &waiting, &mut retries).await;
+        while is_back && self.gather(&waiting).await {
             let gathered = waiting.take(Machine.monotonic());
             self.count_dropped(&waiting);
             if gathered.is_nothing() {
@@ -126,7 +125,7 @@ impl QuestionTask {
                         questions => Question::trials(questions),
                     };
                     waiting.leave(gathered, !error.may_have_applied(), Machine.monotonic());
-                    self.wait_for(&mut store, &trial, &waiting, &mut retries).await;
+                    is_back = self.wait_for(&mut store, &trial, &waiting, &mut retries).await;
                 }
             }
         }
@@ -161,25 +160,26 @@ impl QuestionTask {
         decided
     }
 
-    /// Waits until the store answers `trial`, or all callers are gone. Meanwhile charges are kept
-    /// for the store.
+    /// Waits until the store answers `trial`. Meanwhile charges are kept for the store. Returns false
+    /// if all callers are gone.
     async fn wait_for(
         &mut self,
         store: &mut impl Decider,
         trial: &[Question],
         waiting: &QuestionBacklog,
         retries: &mut Retries,
-    ) {
+    ) -> bool {
         waiting.leave(Gathered::default(), false, Machine.monotonic());
         retries.begin(Machine.uptime());
         loop {
             let pause = retries.pause(Machine.random().get());
             if self.keep_for(pause, waiting).await {
-                return;
+                return false;
             }
             if self.ask(store, trial).await.is_ok() {
                 retries.end(Machine.uptime());
-                return waiting.come_back();
+                waiting.come_back();
+                return true;
             }
         }
     }

@@ -326,6 +326,30 @@ fn a_store_of_the_callers_own_may_decide() {
 }
 
 #[test]
+fn a_dropped_instance_ends_though_the_store_is_away() {
+    let server = crate::testing::redis::Server::start(&[]);
+    // The task that asks keeps it, in the function that connects.
+    let (address, kept) = (server.tcp(), Arc::new(()));
+    let connect = {
+        let kept = kept.clone();
+        move || {
+            let _kept = &kept;
+            crate::testing::redis::connect(address.clone())
+        }
+    };
+    let store = Datastore::own_deciding(PATIENCE, connect);
+    let node = node_with(&store, &memory(), SHORT, OnError::Local);
+    let limiter = node.limiter(&LimiterOptions::window(2.0, WINDOW)).unwrap();
+    let admitted = limiter.incoming("k", true).unwrap();
+    drop(server);
+    limiter.incoming("k", true).unwrap();
+    // The store is to give it back, which it could until the end of the window.
+    assert!(admitted.uncommit());
+    drop((node, limiter, store));
+    wait_until(|| Arc::strong_count(&kept) == 1);
+}
+
+#[test]
 fn a_strategy_that_panics_is_one_that_does_not_answer() {
     let server = crate::testing::redis::Server::start(&[]);
     let calls = AtomicU32::new(0);
