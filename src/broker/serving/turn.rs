@@ -147,19 +147,21 @@ impl Turn {
         }
         let (queues, lock) = (self.queues.clone(), self.lock.clone());
         spawn_blocking(move || {
-            // The system has too many locks.
-            while queues.lock().is_err() {
-                std::thread::sleep(NO_LOCK);
-            }
-            let locked = lock.state.fetch_update(AcqRel, Acquire, |state| {
-                Some(match state {
-                    WAITING => LOCKED,
-                    _ => NOT_WANTED,
-                })
-            });
-            match locked {
-                Ok(WAITING) => lock.changed.notify_one(),
-                _ => queues.unlock(),
+            let changes = |from, to| lock.state.compare_exchange(from, to, AcqRel, Acquire).is_ok();
+            loop {
+                // The system has too many locks.
+                while queues.lock().is_err() {
+                    std::thread::sleep(NO_LOCK);
+                }
+                if changes(WAITING, LOCKED) {
+                    return lock.changed.notify_one();
+                }
+                // Released before another thread may wait: the lock belongs to the whole process.
+                queues.unlock();
+                if changes(GIVEN_UP, NOT_WANTED) {
+                    return;
+                }
+                // It is wanted again.
             }
         });
     }
