@@ -6,7 +6,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connect::{Access, connect_tcp, connect_unix};
+use super::connect::{Access, connect_unix};
 use super::greeting::Greeting;
 use crate::store::contract::error::Failure;
 use crate::store::contract::server::ServerAddress;
@@ -24,7 +24,7 @@ pub(crate) async fn open(
 ) -> Result<Box<dyn ByteStream>, Failure> {
     Ok(match server {
         ServerAddress::Tcp { host, port } => {
-            let stream = connect_tcp(host, *port).await?;
+            let stream = access.connect_tcp(host, *port).await?;
             match access.tls()? {
                 None => Box::new(greeting.of(stream)),
                 Some(tls) => {

@@ -24,7 +24,7 @@ use super::told::Notified;
 use crate::store::contract::error::{Failure, Refusal, StoreError};
 use crate::store::contract::options::{Credentials, Secret, StoreOptions};
 use crate::store::contract::server::ServerAddress;
-use crate::store::net::connect::{Access, connect_tcp, connect_unix};
+use crate::store::net::connect::{Access, connect_unix};
 use crate::store::net::current::{Closable, Current};
 use crate::store::net::greeting::{Greeting, Protocol};
 use crate::store::net::servers::Servers;
@@ -271,7 +271,7 @@ impl Session {
     ) -> Result<Connection, Failure> {
         match server {
             ServerAddress::Tcp { host, port } => {
-                let stream = connect_tcp(host, *port).await?;
+                let stream = self.access.connect_tcp(host, *port).await?;
                 let own = stream.local_addr().ok().map(|it| it.port());
                 let stream = greeting.of(stream);
                 let mut connection = match self.access.tls()? {

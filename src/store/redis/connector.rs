@@ -15,7 +15,7 @@ use super::failure;
 use crate::store::contract::error::Failure;
 use crate::store::contract::options::{Credentials, Secret, StoreOptions};
 use crate::store::contract::server::ServerAddress;
-use crate::store::net::connect::{Access, connect_tcp, connect_unix};
+use crate::store::net::connect::{Access, connect_unix};
 use crate::store::net::current::Closable;
 use crate::store::net::greeting::{Greeting, Protocol};
 
@@ -137,7 +137,7 @@ impl Connector {
     ) -> Result<RedisConnection, Failure> {
         match server {
             ServerAddress::Tcp { host, port } => {
-                let stream = connect_tcp(host, *port).await?;
+                let stream = self.access.connect_tcp(host, *port).await?;
                 match self.access.tls()? {
                     None => self.introduce(greeting.of(stream)).await,
                     Some(tls) => {

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::store::contract::error::Failure;
 use crate::store::contract::failure::chain;
 use crate::store::contract::server::ServerAddress;
-use crate::store::net::connect::{Access, connect_tcp, connect_unix};
+use crate::store::net::connect::{Access, connect_unix};
 use crate::store::net::greeting::{Greeting, Protocol};
 use crate::store::net::tls::TlsClient;
 
@@ -83,7 +83,7 @@ pub(super) async fn probe(
             return Err(Failure::Unsupported("Cassandra has no socket"));
         }
     };
-    let stream = connect_tcp(host, port).await?;
+    let stream = access.connect_tcp(host, port).await?;
     let address = stream.peer_addr().map_err(|error| lost(&error))?;
     let asked = match access.tls()? {
         None => ask(greeting.of(stream)).await,
