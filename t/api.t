@@ -300,7 +300,7 @@ ratelimit_api: invalid parameter "write=yes": expected write=on, write=off or no
     }
 --- must_die
 --- error_log
-ratelimit_metrics: is duplicate on this level in
+ratelimit_metrics: stands beside "ratelimit_api", which answers every request: expected a location of its own in
 
 
 

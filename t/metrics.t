@@ -280,4 +280,4 @@ ratelimit_metrics: invalid parameter "on": expected none in
     }
 --- must_die
 --- error_log
-ratelimit_metrics: is duplicate on this level in
+ratelimit_metrics: is duplicate on this level: expected it once in

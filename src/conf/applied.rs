@@ -110,7 +110,8 @@ impl<T> AppliedRules<T> {
         let levels = self.levels.iter().filter(|level| level.is_before_auth);
         let rules = levels.flat_map(|AppliedLevel { rules, key, .. }| {
             let rules = rules.rules().iter().map(move |rule| (rule, rule.written_key(key)));
-            rules.filter(|(_, key)| names(key).any(|name| name == b"remote_user"))
+            rules
+                .filter(|(_, key)| names(key).any(|name| name.eq_ignore_ascii_case(b"remote_user")))
         });
         rules.map(|(rule, _)| rule.number).collect()
     }

@@ -93,14 +93,14 @@ impl HttpConf {
         let strategy = store.and_then(|it| self.stores.get(it));
         let strategy = strategy.map(|it| it.settings.kind());
         check_algorithms(namespace, options, strategy)?;
-        if options.sync != SyncMode::Local && namespace.is_unused() && !self.has_callers {
+        if store.is_some() && namespace.is_unused() && !self.has_callers {
             let message = format!(
                 "no rule counts in it: expected \"ratelimit {name} limit=hits/window;\", or no such \
                  namespace"
             );
             warn(definition.block.message(None, message));
         }
-        let smallest = namespace.window_sizes().into_iter().min_by_key(|size| size.longest());
+        let smallest = namespace.window_sizes().into_iter().min_by_key(|size| size.usual());
         if let Some(warning) = smallest.and_then(|size| options.sync_rate_warning(size)) {
             warn(definition.block.message(Some(warning.directive), warning.message));
         }

@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 use super::rule::{CostText, RuleText};
 use super::words::message::Message;
 use super::words::nginx::Nginx;
-use super::words::text::is_in_name;
+use super::words::text::{is_in_name, same};
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::calendar::CalendarZone;
 use crate::policy::hits::Hits;
@@ -26,6 +26,8 @@ pub struct Sharing<'a> {
 #[derive(Debug)]
 struct Use<'a> {
     namespace: &'a str,
+    /// The key, in the form that equal keys have.
+    key: Vec<u8>,
     limits: &'a [WindowLimits],
 }
 
@@ -34,7 +36,7 @@ struct Use<'a> {
 pub struct WindowLimits {
     counters: LimitedCounters,
     size: WindowSize,
-    /// Amounts as written if variable, else in their shortest form; sorted.
+    /// Amounts in the form that equal ones have; sorted.
     hits: Vec<Box<[u8]>>,
 }
 
@@ -43,7 +45,7 @@ pub struct WindowLimits {
 enum LimitedCounters {
     /// Number of the kind of stored state, and its measure.
     Known(u8, u64),
-    /// A variable rate and its time, as written. It is not known which requests have the same rate as another rule.
+    /// A variable rate and its time. It is not known which requests have the same rate as another rule.
     Told(Box<[u8]>, WindowSize),
 }
 
@@ -74,7 +76,7 @@ impl WindowLimits {
             let hits = match hits {
                 _ if rule.algorithm.is_of_rates() => rule.burst.hits.to_string().into_bytes(),
                 QuotaHits::Constant(hits) => hits.to_string().into_bytes(),
-                QuotaHits::Variable(text) => text.to_vec(),
+                QuotaHits::Variable(text) => same(text),
             };
             windows.entry(*size).or_default().push(hits.into());
         }
@@ -84,7 +86,7 @@ impl WindowLimits {
             hits.dedup();
             let counters = match (told, rule.burst.rate) {
                 (Some(QuotaHits::Variable(rate)), None) if rule.algorithm.is_of_rates() => {
-                    LimitedCounters::Told(rate.into(), size)
+                    LimitedCounters::Told(same(rate).into(), size)
                 }
                 (_, rate) => {
                     let kind = kind.at_rate(rate.unwrap_or_default());
@@ -119,7 +121,7 @@ impl<'a> Sharing<'a> {
         namespace: &'a str,
         limits: &'a [WindowLimits],
     ) {
-        self.uses.insert((rule, key), Use { namespace, limits });
+        self.uses.insert((rule, key), Use { namespace, key: same(key), limits });
     }
 
     /// Returns the pairs of different limits that share a counter, each once: the limit of the counter's first rule,
@@ -129,9 +131,9 @@ impl<'a> Sharing<'a> {
         let mut known = BTreeMap::new();
         let mut pairs: Vec<Shared<'a>> = Vec::new();
         let mut told = None;
-        for ((rule, key), Use { namespace, limits }) in &self.uses {
+        for ((rule, written), Use { namespace, key, limits }) in &self.uses {
             for WindowLimits { counters, size, hits } in *limits {
-                let counter = (*namespace, counters, *key);
+                let counter = (*namespace, counters, key);
                 let (first, others) = match first_of.entry(counter) {
                     Entry::Vacant(place) => {
                         place.insert((*rule, hits));
@@ -149,6 +151,7 @@ impl<'a> Sharing<'a> {
                         let has_window =
                             !matches!(counters, LimitedCounters::Known(kind, _) if *kind == HOLDS);
                         let size = has_window.then_some(*size);
+                        let key = written;
                         pairs.push(Shared { first, second: *rule, places: 1, key, size })
                     }
                 }
@@ -278,10 +281,12 @@ mod tests {
             (1, "default", "$remote_addr", "5/60s"),
             (3, "default", "$remote_addr", "5/1m"),
             (4, "default", "$remote_addr", "5/1s 7/1m 9/1m"),
-            (5, "default", "$remote_addr", "$plan/1m"),
+            (5, "default", "${Remote_addr}", "$plan/1m"),
+            (6, "default", "$remote_addr", "${plan}/1m"),
         ];
         let pair = |second| (1, second, "$remote_addr".into(), "1m".into());
-        assert_eq!(pairs(&all), [pair(2), pair(4), pair(5)]);
+        let last = (1, 5, "${Remote_addr}".into(), "1m".into());
+        assert_eq!(pairs(&all), [pair(2), pair(4), last]);
     }
 
     #[test]

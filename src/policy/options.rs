@@ -124,7 +124,10 @@ impl<'a> Directive<'a> {
         read: impl FnOnce() -> Result<T, OptionError>,
     ) -> Result<(), OptionError> {
         if option.is_some() {
-            return Err(OptionError::new(format!("\"{}\" is duplicate", self.name())));
+            return Err(OptionError::new(format!(
+                "\"{}\" is duplicate: expected it once",
+                self.name()
+            )));
         }
         *option = Some(read()?);
         Ok(())
@@ -325,7 +328,7 @@ mod tests {
         assert_eq!(directive.set(&mut flag, &FLAG), Ok(()));
         assert_eq!(flag, Some(true));
         let error = directive.set(&mut flag, &FLAG).unwrap_err();
-        assert_eq!(error.to_string(), "\"cluster\" is duplicate");
+        assert_eq!(error.to_string(), "\"cluster\" is duplicate: expected it once");
     }
 
     #[test]

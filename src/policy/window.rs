@@ -127,6 +127,11 @@ impl WindowSize {
         self.unit().map_or(self.millis(), CalendarUnit::longest)
     }
 
+    /// Returns the size in milliseconds; of a window of the calendar, without changes of the zone.
+    pub fn usual(self) -> u64 {
+        self.unit().map_or(self.millis(), CalendarUnit::usual)
+    }
+
     /// Whether the window is one of the calendar.
     #[inline]
     pub const fn is_of_calendar(self) -> bool {

@@ -20,6 +20,16 @@ use rules::Rules;
 pub const OTHER_CONTENT: &str =
     "goes with no other content handler, such as proxy_pass: expected a location of its own";
 
+/// Returns whether a directive is `return`, which answers all requests, or another one that ends the rewrite phase;
+/// `None` for those after which nginx goes on with the next one.
+pub fn rewrite_ends(words: &[&[u8]]) -> Option<bool> {
+    match words {
+        [b"return", ..] => Some(true),
+        [b"break", ..] | [b"rewrite", .., b"last" | b"break"] => Some(false),
+        _ => None,
+    }
+}
+
 /// The configuration of a level.
 #[derive(Debug)]
 pub struct LevelConf<T> {
@@ -38,7 +48,7 @@ pub struct LevelConf<T> {
     /// `limit_except`).
     is_content_inherited: bool,
     pub(super) options: LevelOptions,
-    /// Whether the first directive of the rewrite phase is `return`, so that no request gets past it.
+    /// Whether the first directive that ends the rewrite phase is `return`, so that no request gets past it.
     returns: Option<bool>,
     /// Whether `auth_basic` is on.
     has_basic_auth: Option<bool>,
@@ -100,6 +110,13 @@ impl<T> LevelConf<T> {
     }
 
     fn set_content(&mut self, nginx: &mut impl Nginx, content: Content) -> Result<(), ConfError> {
+        if let Some(other) = self.content.filter(|other| *other != content) {
+            return Err(format!(
+                "stands beside \"{}\", which answers every request: expected a location of its own",
+                other.directive()
+            )
+            .into());
+        }
         set_once(&mut self.content, content)?;
         self.content_origin = Some(nginx.origin());
         nginx.answer_with(content)
@@ -114,7 +131,7 @@ impl<T> LevelConf<T> {
         }
     }
 
-    /// Records a directive of the rewrite phase, which may be `return`.
+    /// Records a directive that [ends the rewrite phase](rewrite_ends), which may be `return`.
     pub fn record_rewrite(&mut self, is_return: bool) {
         self.returns.get_or_insert(is_return);
     }

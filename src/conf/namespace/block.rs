@@ -323,8 +323,11 @@ mod tests {
                 "unknown directive \"zones\": expected one of zone, store, sync_rate, \
                  window_sizes, on_error, timeout, reserve, sync_early, on_loss",
             ),
-            (&["zone a", "zone a"], "\"zone\" is duplicate"),
-            (&["window_sizes 1s", "window_sizes 1m"], "\"window_sizes\" is duplicate"),
+            (&["zone a", "zone a"], "\"zone\" is duplicate: expected it once"),
+            (
+                &["window_sizes 1s", "window_sizes 1m"],
+                "\"window_sizes\" is duplicate: expected it once",
+            ),
             (
                 &["zone off"],
                 "invalid zone \"off\": expected 1 to 64 of A-Z, a-z, 0-9, \"_\", \".\", \"-\", and \

@@ -38,7 +38,7 @@ impl NamespaceOptions {
         let SyncMode::Periodic(period) = self.sync else {
             return None;
         };
-        let window = Duration::from_millis(smallest.longest());
+        let window = Duration::from_millis(smallest.usual());
         (period.saturating_mul(10) > window).then(|| OptionWarning {
             message: format!(
                 "sync_rate {} is above a tenth of the smallest window, {}s: within it, nodes learn \
@@ -72,6 +72,13 @@ mod tests {
             "sync_rate 0.5 is above a tenth of the smallest window, 1s: within it, nodes learn \
              late of each other's hits"
         );
+        // An hour of the calendar has an hour, too.
+        let hour = WindowSize::parse(b"hour").unwrap();
+        for (seconds, is_warned) in [(360, false), (361, true)] {
+            let sync = SyncMode::Periodic(Duration::from_secs(seconds));
+            let options = NamespaceOptions { sync, ..NamespaceOptions::default() };
+            assert_eq!(options.sync_rate_warning(hour).is_some(), is_warned);
+        }
         for sync in [SyncMode::Local, SyncMode::Synchronous] {
             let options = NamespaceOptions { sync, ..NamespaceOptions::default() };
             assert_eq!(options.sync_rate_warning(second), None);

@@ -111,14 +111,14 @@ fn parse_delay(parameter: Parameter<'_>, burst: Hits) -> Result<Hits, OptionErro
         return Ok(Hits::ZERO);
     }
     let delay = parse_hits(parameter, EXPECTED)?;
-    if delay > burst {
+    if delay > burst && burst > Hits::ZERO {
         return Err(OptionError::new(format!(
             "parameter \"{}\" is above the burst, which is {burst}: expected at most that, or none \
              if no request is to wait",
             shown(parameter.word)
         )));
     }
-    Ok(delay)
+    Ok(delay.min(burst))
 }
 
 fn parse_hits(parameter: Parameter<'_>, expected: &str) -> Result<Hits, OptionError> {
@@ -209,11 +209,6 @@ mod tests {
                 "rate=1/1s burst=5 delay=5.001",
                 "parameter \"delay=5.001\" is above the burst, which is 5: expected at most that, \
                  or none if no request is to wait",
-            ),
-            (
-                "rate=1/1s delay=1",
-                "parameter \"delay=1\" is above the burst, which is 0: expected at most that, or \
-                 none if no request is to wait",
             ),
             ("rate=1/1s burst=0", &format!("invalid parameter \"burst=0\": {BURST}")),
             ("rate=1/1s burst=$x", &format!("invalid parameter \"burst=$x\": {BURST}")),

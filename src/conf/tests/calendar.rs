@@ -113,7 +113,7 @@ fn a_time_zone_is_one_of_the_database() {
         (
             "ratelimit_timezone: twice",
             "ratelimit_timezone UTC;\nratelimit_timezone UTC;",
-            "[emerg] ratelimit_timezone: is duplicate on this level in http.conf:2",
+            "[emerg] ratelimit_timezone: is duplicate on this level: expected it once in http.conf:2",
         ),
     ]);
     check_in_namespace(&[
@@ -168,7 +168,7 @@ fn a_limit_of_another_zone_is_of_another_window() {
              ratelimit_store main { strategy redis; }\n\
              ratelimit_namespace api { store main; sync_rate 13m; }\n\
              ratelimit api limit=1/hour;",
-            "[warn] ratelimit_namespace \"api\": sync_rate 780 is above a tenth of the smallest window, 7200s: \
+            "[warn] ratelimit_namespace \"api\": sync_rate 780 is above a tenth of the smallest window, 3600s: \
              within it, nodes learn late of each other's hits in http.conf:3",
         ),
     ]);

@@ -9,7 +9,7 @@ fn a_key_is_a_text() {
             "ratelimit_key: twice on a level",
             "ratelimit_key $arg_a;\n\
              ratelimit_key $arg_b;",
-            "[emerg] ratelimit_key: is duplicate on this level in http.conf:2",
+            "[emerg] ratelimit_key: is duplicate on this level: expected it once in http.conf:2",
         ),
         (
             "ratelimit_key: no key",

@@ -32,7 +32,7 @@ fn a_message_has_a_type_and_a_text() {
         (
             "ratelimit_message: twice on a level",
             "ratelimit_message text/plain a;\nratelimit_message text/plain b;",
-            "[emerg] ratelimit_message: is duplicate on this level in http.conf:2",
+            "[emerg] ratelimit_message: is duplicate on this level: expected it once in http.conf:2",
         ),
         (
             "ratelimit_message: a variable without a name",
@@ -68,7 +68,7 @@ fn headers_are_of_kinds() {
             "ratelimit_headers: twice on a level",
             "ratelimit_headers ietf;\n\
              ratelimit_headers off;",
-            "[emerg] ratelimit_headers: is duplicate on this level in http.conf:2",
+            "[emerg] ratelimit_headers: is duplicate on this level: expected it once in http.conf:2",
         ),
         (
             "ratelimit_headers: no argument",
@@ -145,7 +145,7 @@ fn an_option_is_one_of_a_few_words() {
             "ratelimit_count_rejected: twice on a level",
             "ratelimit_count_rejected on;\n\
              ratelimit_count_rejected off;",
-            "[emerg] ratelimit_count_rejected: is duplicate on this level in http.conf:2",
+            "[emerg] ratelimit_count_rejected: is duplicate on this level: expected it once in http.conf:2",
         ),
         (
             "ratelimit_dry_run: no word",
@@ -174,7 +174,7 @@ fn an_option_is_one_of_a_few_words() {
             "ratelimit_dry_run: twice on a level",
             "ratelimit_dry_run on;\n\
              ratelimit_dry_run on;",
-            "[emerg] ratelimit_dry_run: is duplicate on this level in http.conf:2",
+            "[emerg] ratelimit_dry_run: is duplicate on this level: expected it once in http.conf:2",
         ),
         (
             "ratelimit_log_level: no word",
@@ -204,7 +204,7 @@ fn an_option_is_one_of_a_few_words() {
             "ratelimit_log_level: twice on a level",
             "ratelimit_log_level info;\n\
              ratelimit_log_level warn;",
-            "[emerg] ratelimit_log_level: is duplicate on this level in http.conf:2",
+            "[emerg] ratelimit_log_level: is duplicate on this level: expected it once in http.conf:2",
         ),
         (
             "ratelimit_phase: no word",
@@ -240,7 +240,7 @@ fn an_option_is_one_of_a_few_words() {
             "ratelimit_phase: twice on a level",
             "ratelimit_phase preaccess;\n\
              ratelimit_phase precontent;",
-            "[emerg] ratelimit_phase: is duplicate on this level in http.conf:2",
+            "[emerg] ratelimit_phase: is duplicate on this level: expected it once in http.conf:2",
         ),
     ]);
 }
@@ -324,7 +324,7 @@ fn a_status_is_one_of_a_rejection() {
             "ratelimit_status: twice on a level",
             "ratelimit_status 429;\n\
              ratelimit_status 503;",
-            "[emerg] ratelimit_status: is duplicate on this level in http.conf:2",
+            "[emerg] ratelimit_status: is duplicate on this level: expected it once in http.conf:2",
         ),
     ]);
 }
@@ -390,7 +390,7 @@ fn a_jitter_is_a_time() {
             "ratelimit_retry_after_jitter: twice on a level",
             "ratelimit_retry_after_jitter 1s;\n\
              ratelimit_retry_after_jitter 2s;",
-            "[emerg] ratelimit_retry_after_jitter: is duplicate on this level in http.conf:2",
+            "[emerg] ratelimit_retry_after_jitter: is duplicate on this level: expected it once in http.conf:2",
         ),
     ]);
 }
@@ -413,12 +413,13 @@ fn a_location_answers_with_one_thing() {
         (
             "the API twice",
             "location /t { ratelimit_api; ratelimit_api write=off; }",
-            "[emerg] ratelimit_api: is duplicate on this level in http.conf:1",
+            "[emerg] ratelimit_api: is duplicate on this level: expected it once in http.conf:1",
         ),
         (
             "the API and metrics",
             "location /t { ratelimit_api; ratelimit_metrics; }",
-            "[emerg] ratelimit_metrics: is duplicate on this level in http.conf:1",
+            "[emerg] ratelimit_metrics: stands beside \"ratelimit_api\", which answers every request: \
+             expected a location of its own in http.conf:1",
         ),
         (
             "a parameter of the metrics",

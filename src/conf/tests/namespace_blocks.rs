@@ -74,7 +74,7 @@ fn a_block_has_a_name_and_known_directives() {
              ratelimit_namespace api { include api.conf;\n\
              zone counters;\n\
              }",
-            "[emerg] ratelimit_namespace \"api\": \"zone\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_namespace \"api\": \"zone\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "include: what is found at the end of http has its own line, in the file",

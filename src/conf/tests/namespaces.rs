@@ -21,7 +21,7 @@ fn a_zone_is_named() {
             "zone: twice",
             "zone counters;\n\
              zone counters;",
-            "[emerg] ratelimit_namespace \"api\": \"zone\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_namespace \"api\": \"zone\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "zone: a name that cannot be one",
@@ -104,7 +104,7 @@ fn a_store_is_named() {
             "store: twice",
             "store main;\n\
              store main;",
-            "[emerg] ratelimit_namespace \"api\": \"store\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_namespace \"api\": \"store\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "store: \"off\", which is no name",
@@ -161,7 +161,7 @@ fn a_sync_rate_is_off_or_a_time() {
             "sync_rate: twice",
             "sync_rate off;\n\
              sync_rate off;",
-            "[emerg] ratelimit_namespace \"api\": \"sync_rate\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_namespace \"api\": \"sync_rate\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "sync_rate: a word",
@@ -238,7 +238,7 @@ fn windows_are_listed_or_any() {
             "window_sizes: twice",
             "window_sizes 1s;\n\
              window_sizes 1m;",
-            "[emerg] ratelimit_namespace \"api\": \"window_sizes\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_namespace \"api\": \"window_sizes\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "window_sizes: 0",
@@ -369,7 +369,7 @@ fn on_error_is_one_of_three_words() {
             "on_error: twice",
             "on_error allow;\n\
              on_error deny;",
-            "[emerg] ratelimit_namespace \"api\": \"on_error\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_namespace \"api\": \"on_error\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "on_error: an unknown one",
@@ -399,7 +399,7 @@ fn on_error_is_one_of_three_words() {
             "timeout: twice",
             "timeout 10ms;\n\
              timeout 10ms;",
-            "[emerg] ratelimit_namespace \"api\": \"timeout\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_namespace \"api\": \"timeout\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "timeout: 0",

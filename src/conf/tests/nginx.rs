@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::conf::http::HttpConf;
-use crate::conf::level::LevelConf;
+use crate::conf::level::{LevelConf, rewrite_ends};
 use crate::conf::reader::{ConfDirective, ConfReader, DIRECTIVES, DirectiveContext};
 use crate::conf::words::block::{Block, BlockStep};
 use crate::conf::words::message::{ConfError, Message, Origin};
@@ -26,6 +26,8 @@ pub(super) struct TestNginx {
     files: TestFiles,
     /// The zones of other modules.
     zones: Vec<String>,
+    /// The number of directives that end the rewrite phase otherwise than `return`.
+    endings: usize,
     /// Whether callers other than rules may count in any namespace.
     pub(super) has_callers: bool,
     /// The lines of its log.
@@ -80,6 +82,7 @@ impl TestNginx {
             sources: Vec::new(),
             files,
             zones: Vec::new(),
+            endings: 0,
             has_callers: true,
             told: Vec::new(),
         };
@@ -108,17 +111,19 @@ impl TestNginx {
                 reader.apply(directive, &words[1..])?;
             } else if has_block {
                 let name = String::from_utf8(words.join(&b' ')).unwrap();
-                if directive == "if" {
+                let endings = self.endings;
+                level.levels.push(self.read_level(http, &name, Some(&level.conf))?);
+                if directive == "if" && self.endings > endings {
                     level.conf.record_rewrite(false);
                 }
-                level.levels.push(self.read_level(http, &name, Some(&level.conf))?);
             } else if directive == "include" {
                 self.open(str::from_utf8(words[1]).unwrap());
             } else {
+                if let Some(is_return) = rewrite_ends(&words) {
+                    level.conf.record_rewrite(is_return);
+                    self.endings += usize::from(!is_return);
+                }
                 match directive {
-                    "return" | "rewrite" | "break" => {
-                        level.conf.record_rewrite(directive == "return");
-                    }
                     "auth_basic" => level.conf.record_basic_auth(words[1] != b"off"),
                     _ => self.record_zones(&words),
                 }

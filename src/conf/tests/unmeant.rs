@@ -91,6 +91,13 @@ fn a_limit_compares_the_cost_of_a_request() {
              server: \"default-rate\";q=1;w=1",
         ),
         (
+            "a delay of some hits without a burst",
+            "ratelimit rate=1/1s delay=5;",
+            "[warn] ratelimit: delay= has no effect without a burst, since what is above the rate is \
+             rejected: expected burst=hits beside it in http.conf:1\n\
+             server: \"default-rate\";q=1;w=1",
+        ),
+        (
             "a cost that is as high, hits that are told later, and a slow rate",
             "ratelimit limit=0.5/1s cost=0.5; ratelimit limit=0.5/1m charge=9; \
              ratelimit rate=0.5/1s name=slow;",
@@ -111,6 +118,8 @@ fn a_return_answers_before_rules() {
          location /d { return 200; }\n\
          location /e { return 200; ratelimit off; }\n\
          location /f { ratelimit_api; return 200; }\n\
+         location /g { ratelimit limit=1/7d; if ($arg_x) { set $a 1; } rewrite ^/g /h; return 200; }\n\
+         location /i { ratelimit limit=1/8d; if ($arg_x) { break; } return 200; }\n\
          } server { return 301;\n\
          ratelimit limit=1/6d; location / { } }",
         "[warn] ratelimit_api: \"return\" stands in the same place, and answers every request before \
@@ -118,13 +127,19 @@ fn a_return_answers_before_rules() {
          [warn] ratelimit: \"return\" stands in the same place, and answers every request before this: \
          expected it in a location of its own, in http.conf:3\n\
          [warn] ratelimit: \"return\" stands in the same place, and answers every request before this: \
-         expected it in a location of its own, in http.conf:10\n\
+         expected it in a location of its own, in http.conf:9\n\
+         [warn] ratelimit: \"return\" stands in the same place, and answers every request before this: \
+         expected it in a location of its own, in http.conf:12\n\
          server: \"default-1d\";q=5;w=86400\n\
          location /a: \"default-2d\";q=6;w=172800, \"default-3d\";q=7;w=259200\n\
          location /b: \"default-4d\";q=8;w=345600\n\
          location /c: \"default-5d\";q=9;w=432000\n\
          if ($arg_x): \"default-5d\";q=9;w=432000\n\
          location /d: \"default-1d\";q=5;w=86400\n\
+         location /g: \"default-7d\";q=1;w=604800\n\
+         if ($arg_x): \"default-7d\";q=1;w=604800\n\
+         location /i: \"default-8d\";q=1;w=691200\n\
+         if ($arg_x): \"default-8d\";q=1;w=691200\n\
          server: \"default-6d\";q=1;w=518400\n\
          location /: \"default-6d\";q=1;w=518400",
     )]);
@@ -170,7 +185,7 @@ fn a_namespace_that_is_synced_has_rules_or_callers() {
         ("store main; sync_rate 0;", "server { location / { ratelimit_api; } }", unused),
         ("store main; sync_rate 1s;", "server { ratelimit api limit=5/1m; }", ""),
         ("store main; sync_rate 0;", "server { location / { ratelimit_api write=on; } }", ""),
-        ("store main; sync_rate off;", "", ""),
+        ("store main; sync_rate off;", "", unused),
         ("", "", ""),
     ] {
         let text = format!("{STORE}ratelimit_namespace api {{ {namespace} }}\n{more}");

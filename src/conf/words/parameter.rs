@@ -137,7 +137,7 @@ pub(super) fn on_or_off(words: &[&[u8]]) -> Result<bool, ConfError> {
 /// Sets an option that a level may set once.
 pub(crate) fn set_once<T>(place: &mut Option<T>, value: T) -> Result<(), ConfError> {
     match place {
-        Some(_) => Err("is duplicate on this level".into()),
+        Some(_) => Err("is duplicate on this level: expected it once".into()),
         None => {
             *place = Some(value);
             Ok(())

@@ -98,6 +98,16 @@ pub(crate) fn names(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// Returns a text with each variable in the form that all texts of the same value have.
+pub(crate) fn same(text: &[u8]) -> Vec<u8> {
+    let parts = split(text).map(|part| match part {
+        TextPart::Literal(bytes) => bytes.to_vec(),
+        TextPart::Variable { name: b"", written } => written.to_vec(),
+        TextPart::Variable { name, .. } => [b"${", &*name.to_ascii_lowercase(), b"}"].concat(),
+    });
+    parts.collect::<Vec<_>>().concat()
+}
+
 /// A part of a text with variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextPart<'t> {

@@ -5,6 +5,7 @@
 //! directives are replaced by one that records the directive and then calls the original function.
 
 use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use nginx_sys::{ngx_command_t, ngx_conf_t};
@@ -12,6 +13,8 @@ use ngx::core::NGX_CONF_ERROR;
 use ngx::http::{HttpModule as _, HttpModuleLocationConf as _};
 
 use super::reading::{Conf, commands_of};
+use super::text::Text;
+use crate::conf::level::{LevelConf, rewrite_ends};
 use crate::nginx::event_loop::guard;
 use crate::nginx::module::Module;
 
@@ -28,6 +31,10 @@ type SetFn = unsafe extern "C" fn(*mut ngx_conf_t, *mut ngx_command_t, *mut c_vo
 /// configuration uses them, in one thread. If reading fails, they stay replaced until the next
 /// configuration was read.
 static REPLACED: Mutex<Vec<(usize, SetFn)>> = Mutex::new(Vec::new());
+
+/// The number of directives that end the rewrite phase, such as `break`. As an `if` may contain one, it is compared before
+/// and after that.
+static ENDINGS: AtomicUsize = AtomicUsize::new(0);
 
 /// Starts to watch.
 pub(crate) fn begin(conf: &Conf<'_>) {
@@ -83,28 +90,49 @@ unsafe extern "C" fn watch(
         let known = all.find(|(it, _)| *it == command.addr());
         known.map(|(_, set)| *set)
     });
-    match replaced {
-        // SAFETY: `set` is the directive's original function, and gets nginx's arguments.
-        Some(set) => unsafe { set(cf, command, level) },
-        None => NGX_CONF_ERROR,
+    let Some(set) = replaced else {
+        return NGX_CONF_ERROR;
+    };
+    let endings = ENDINGS.load(Relaxed);
+    // SAFETY: `set` is the directive's original function, and gets nginx's arguments.
+    let read = unsafe { set(cf, command, level) };
+    // SAFETY: a directive's name lives as long as its module.
+    if endings != ENDINGS.load(Relaxed) && unsafe { (*command).name.as_bytes() } == b"if" {
+        // SAFETY: nginx passes the configuration that it is reading, now again the level of the `if`.
+        guard((), || unsafe { Conf::with(cf, |conf| record(conf, |it| it.record_rewrite(false))) });
     }
+    read
 }
 
 /// Records the directive that nginx has just parsed on its level.
 fn note(conf: &mut Conf<'_>) {
+    let words = conf.words();
+    let ends = rewrite_ends(&words);
+    if ends == Some(false) {
+        ENDINGS.fetch_add(1, Relaxed);
+    }
+    let basic_auth = match words.as_slice() {
+        [b"auth_basic", realm, ..] => Some(*realm != b"off"),
+        _ => None,
+    };
+    record(conf, |level| {
+        if let Some(is_return) = ends {
+            level.record_rewrite(is_return);
+        }
+        if let Some(is_on) = basic_auth {
+            level.record_basic_auth(is_on);
+        }
+    });
+}
+
+/// Calls `record` with the level that nginx is reading, if it has one of this module.
+fn record(conf: &mut Conf<'_>, record: impl FnOnce(&mut LevelConf<Text>)) {
     // The functions may still be replaced when a configuration without this module follows a failed
     // one.
     if !conf.has(Module::module()) {
         return;
     }
-    let words = conf.words();
-    let Some(level) = Module::location_conf_mut(conf) else {
-        return;
-    };
-    let level = level.level_mut();
-    match words.as_slice() {
-        [b"auth_basic", realm, ..] => level.record_basic_auth(*realm != b"off"),
-        [name, ..] => level.record_rewrite(*name == b"return"),
-        [] => {}
+    if let Some(level) = Module::location_conf_mut(conf) {
+        record(level.level_mut());
     }
 }

@@ -78,11 +78,20 @@ impl CalendarUnit {
 
     /// Returns an upper bound of the unit's length in milliseconds, whatever changes of the zone it contains.
     pub const fn longest(self) -> u64 {
+        let change = match self {
+            CalendarUnit::Hour => HOUR,
+            CalendarUnit::Day | CalendarUnit::Week | CalendarUnit::Month => DAY,
+        };
+        self.usual().saturating_add(change.unsigned_abs().saturating_mul(1000))
+    }
+
+    /// Returns the length of the unit in milliseconds without changes of the zone, of the longest month.
+    pub const fn usual(self) -> u64 {
         let seconds = match self {
-            CalendarUnit::Hour => 2 * HOUR,
-            CalendarUnit::Day => 2 * DAY,
-            CalendarUnit::Week => WEEK + DAY,
-            CalendarUnit::Month => 32 * DAY,
+            CalendarUnit::Hour => HOUR,
+            CalendarUnit::Day => DAY,
+            CalendarUnit::Week => WEEK,
+            CalendarUnit::Month => 31 * DAY,
         };
         seconds.unsigned_abs().saturating_mul(1000)
     }

@@ -151,7 +151,7 @@ impl CommonDirectives {
 
     fn add_server(&mut self, server: ServerName) -> Result<(), OptionError> {
         if self.servers.contains(&server) {
-            let message = format!("server \"{server}\" is duplicate");
+            let message = format!("server \"{server}\" is duplicate: expected it once");
             return Err(OptionError::new(message));
         }
         self.servers.push(server);
@@ -164,7 +164,7 @@ impl CommonDirectives {
         for (index, server) in self.servers.iter().enumerate() {
             let server = server.at(usual_port);
             if servers.contains(&server) {
-                let message = format!("server \"{server}\" is duplicate");
+                let message = format!("server \"{server}\" is duplicate: expected it once");
                 let name = "server";
                 return Err(OptionError::new(message).of(DirectiveName { name, index }));
             }

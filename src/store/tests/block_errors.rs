@@ -60,15 +60,24 @@ fn errors_about_wrong_words_suggest_right_ones() {
 fn an_error_about_a_wrong_block_suggests_a_right_one() {
     for (block, message) in [
         ("cluster on off;", "\"cluster\" takes one word, not 2: on or off"),
-        ("strategy redis; strategy redis;", "\"strategy\" is duplicate"),
-        ("username a; username a;", "\"username\" is duplicate"),
-        ("password_file unix; password_file unix;", "\"password_file\" is duplicate"),
-        ("server a:1; server b:1; server A:1; strategy redis;", "server \"a:1\" is duplicate"),
+        ("strategy redis; strategy redis;", "\"strategy\" is duplicate: expected it once"),
+        ("username a; username a;", "\"username\" is duplicate: expected it once"),
+        (
+            "password_file unix; password_file unix;",
+            "\"password_file\" is duplicate: expected it once",
+        ),
+        (
+            "server a:1; server b:1; server A:1; strategy redis;",
+            "server \"a:1\" is duplicate: expected it once",
+        ),
         (
             "server a; server a:26379; strategy redis; sentinel_master m;",
-            "server \"a:26379\" is duplicate",
+            "server \"a:26379\" is duplicate: expected it once",
         ),
-        ("server [::1]:1; server [0::1]:1; strategy postgres;", "server \"[::1]:1\" is duplicate"),
+        (
+            "server [::1]:1; server [0::1]:1; strategy postgres;",
+            "server \"[::1]:1\" is duplicate: expected it once",
+        ),
         (
             "strategy postgres; cluster off;",
             "\"cluster\" is an option of strategy redis, not of postgres",

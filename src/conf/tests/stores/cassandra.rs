@@ -78,7 +78,7 @@ fn wrong_options_of_cassandra() {
             "datacenter: twice",
             "datacenter east;\n\
              datacenter east;",
-            "[emerg] ratelimit_store \"main\": \"datacenter\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"datacenter\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "consistency: none",
@@ -96,7 +96,7 @@ fn wrong_options_of_cassandra() {
             "consistency: twice",
             "consistency all;\n\
              consistency all;",
-            "[emerg] ratelimit_store \"main\": \"consistency\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"consistency\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "replication: none",
@@ -144,7 +144,7 @@ fn wrong_options_of_cassandra() {
             "replication: twice",
             "replication 1;\n\
              replication 3;",
-            "[emerg] ratelimit_store \"main\": \"replication\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"replication\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "database: a name that keyspaces do not have",
@@ -189,7 +189,7 @@ fn wrong_options_of_cassandra() {
             "strategy cassandra;\n\
              server 127.0.0.1;\n\
              server 127.0.0.1:9042;",
-            "[emerg] ratelimit_store \"main\": server \"127.0.0.1:9042\" is duplicate in \
+            "[emerg] ratelimit_store \"main\": server \"127.0.0.1:9042\" is duplicate: expected it once in \
              http.conf:3",
         ),
         (

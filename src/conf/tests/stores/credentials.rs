@@ -63,7 +63,7 @@ fn no_error_contains_a_user() {
             "sentinel_password: twice",
             "sentinel_password s3cret;\n\
              sentinel_password s3cret;",
-            "[emerg] ratelimit_store \"main\": \"sentinel_password\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"sentinel_password\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "sentinel_password: without a semicolon",
@@ -88,7 +88,7 @@ fn no_error_contains_a_user() {
             "username: twice",
             "username joe;\n\
              username joe;",
-            "[emerg] ratelimit_store \"main\": \"username\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"username\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "username: with the password",
@@ -140,7 +140,7 @@ fn no_error_contains_a_password() {
             "password: twice",
             "password s3cret;\n\
              password s3cret;",
-            "[emerg] ratelimit_store \"main\": \"password\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"password\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "password: without a semicolon",
@@ -284,7 +284,7 @@ fn a_file_has_a_password() {
             "ratelimit_zone zone=counters:1m; ratelimit_store main { password_file password;\n\
              password_file password;\n\
              }",
-            "[emerg] ratelimit_store \"main\": \"password_file\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"password_file\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "password_file: with a password",

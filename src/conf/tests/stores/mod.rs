@@ -40,7 +40,7 @@ fn a_strategy_is_a_kind_of_store() {
             "strategy: twice",
             "strategy redis;\n\
              strategy redis;",
-            "[emerg] ratelimit_store \"main\": \"strategy\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"strategy\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "strategy: an unknown one",
@@ -89,7 +89,7 @@ fn a_server_has_an_address() {
             "server 127.0.0.1:6379;\n\
              server 127.0.0.1:6380;\n\
              server 127.0.0.1:6379;",
-            "[emerg] ratelimit_store \"main\": server \"127.0.0.1:6379\" is duplicate in \
+            "[emerg] ratelimit_store \"main\": server \"127.0.0.1:6379\" is duplicate: expected it once in \
              http.conf:3",
         ),
         (
@@ -238,7 +238,7 @@ fn times_are_bounded() {
             "connect_timeout: twice",
             "connect_timeout 1;\n\
              connect_timeout 1;",
-            "[emerg] ratelimit_store \"main\": \"connect_timeout\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"connect_timeout\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "timeout: two",
@@ -262,7 +262,7 @@ fn times_are_bounded() {
             "timeout: twice",
             "timeout 1;\n\
              timeout 1;",
-            "[emerg] ratelimit_store \"main\": \"timeout\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"timeout\" is duplicate: expected it once in http.conf:2",
         ),
     ]);
 }

@@ -21,7 +21,7 @@ fn a_cluster_is_no_other_redis() {
             "cluster: twice",
             "cluster on;\n\
              cluster off;",
-            "[emerg] ratelimit_store \"main\": \"cluster\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"cluster\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "cluster: with sentinels",
@@ -93,7 +93,7 @@ fn a_cluster_is_no_other_redis() {
             "sentinel_master: twice",
             "sentinel_master one;\n\
              sentinel_master two;",
-            "[emerg] ratelimit_store \"main\": \"sentinel_master\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"sentinel_master\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "sentinel_master: with a socket",
@@ -132,7 +132,7 @@ fn databases_prefixes_and_tables_have_names() {
             "database: twice",
             "database 0;\n\
              database 0;",
-            "[emerg] ratelimit_store \"main\": \"database\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"database\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "database: a name for Redis",
@@ -185,7 +185,7 @@ fn databases_prefixes_and_tables_have_names() {
             "prefix: twice",
             "prefix a;\n\
              prefix a;",
-            "[emerg] ratelimit_store \"main\": \"prefix\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"prefix\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "prefix: with a blank",
@@ -232,7 +232,7 @@ fn databases_prefixes_and_tables_have_names() {
             "table: twice",
             "table a;\n\
              table a;",
-            "[emerg] ratelimit_store \"main\": \"table\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"table\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "table: with a character that names do not have",

@@ -21,7 +21,7 @@ fn tls_is_on_or_off() {
             "tls: twice",
             "tls on;\n\
              tls on;",
-            "[emerg] ratelimit_store \"main\": \"tls\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"tls\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "tls: over a socket",
@@ -49,7 +49,7 @@ fn tls_is_on_or_off() {
             "tls_verify: twice",
             "tls_verify on;\n\
              tls_verify off;",
-            "[emerg] ratelimit_store \"main\": \"tls_verify\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"tls_verify\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "tls_name: none",
@@ -73,7 +73,7 @@ fn tls_is_on_or_off() {
             "tls_name: twice",
             "tls_name a;\n\
              tls_name a;",
-            "[emerg] ratelimit_store \"main\": \"tls_name\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"tls_name\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "tls_trusted_certificate: none",
@@ -91,20 +91,20 @@ fn tls_is_on_or_off() {
             "tls_trusted_certificate: twice",
             "tls_trusted_certificate a;\n\
              tls_trusted_certificate a;",
-            "[emerg] ratelimit_store \"main\": \"tls_trusted_certificate\" is duplicate in \
+            "[emerg] ratelimit_store \"main\": \"tls_trusted_certificate\" is duplicate: expected it once in \
              http.conf:2",
         ),
         (
             "tls_certificate: twice",
             "tls_certificate a;\n\
              tls_certificate a;",
-            "[emerg] ratelimit_store \"main\": \"tls_certificate\" is duplicate in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"tls_certificate\" is duplicate: expected it once in http.conf:2",
         ),
         (
             "tls_certificate_key: twice",
             "tls_certificate_key a;\n\
              tls_certificate_key a;",
-            "[emerg] ratelimit_store \"main\": \"tls_certificate_key\" is duplicate in \
+            "[emerg] ratelimit_store \"main\": \"tls_certificate_key\" is duplicate: expected it once in \
              http.conf:2",
         ),
         (
