@@ -117,6 +117,18 @@ subtest 'a zone of another size, or another name, starts anew' => sub {
     stop(qr/\[warn\].*(?:moves from zone|another size)/);
 };
 
+subtest 'a namespace that moves to another zone, and back, starts anew each time' => sub {
+    my $in = sub { return (http => "ratelimit_zone zone=second:1m; ratelimit_namespace api { zone $_[0]; }") };
+    start(zone => 'first:1m', rule => 'api limit=10/366d', $in->('first'));
+    is(hit('k'), "200 r=$_", "$_ left") for 9, 8;
+    for my $zone (qw(second first second)) {
+        reload($in->($zone));
+        is(hit('k'), "200 r=$_", "in the $zone zone") for 9, 8;
+    }
+    is(logged(qr/\[warn\].*namespace "api" moves from zone "(?:first|second)" to .*: its counters start anew in/), 3, 'with warnings');
+    stop(qr/\[warn\].*moves from zone/);
+};
+
 subtest 'a zone that stays keeps its counters while others come and go' => sub {
     start(rule => 'limit=10/366d');
     is(hit('k'), '200 r=9', '9 left');

@@ -264,16 +264,13 @@ fn begin(cycle: &Cycle<'_>) {
     let Some(conf) = Module::main_conf(cycle) else {
         return end_sync();
     };
-    conf.attach(cycle.log());
+    let before = cycle.before().filter(|it| it.has(Module::module()));
+    conf.attach(before.and_then(Module::main_conf), cycle.log());
     if let Err(error) = conf.share(cycle.workers()) {
         let message = format_args!(
             "ratelimit: no store is asked about requests, and nothing is pushed early ({error})"
         );
         log::error(NGX_LOG_ERR, cycle.log(), message);
-    }
-    let before = cycle.before().filter(|it| it.has(Module::module()));
-    if let Some(old) = before.and_then(Module::main_conf) {
-        conf.warn_of_new_starts(old, cycle.log());
     }
     // A process that is both master and worker switches to the new configuration here.
     // `init_process` runs only when it starts.
@@ -297,6 +294,7 @@ fn serve(cycle: &Cycle<'_>) {
         conf.set_worker(cycle::worker());
         // The cache manager and the cache loader come here too, but never call `exit_process`.
         if cycle::is_serving() {
+            conf.forget_late_losses();
             start_sync(conf, cycle);
         }
     }

@@ -62,6 +62,32 @@ impl<'m> CounterTable<'m> {
         self.entry_named(name).or_else(|| self.make_entry(name))
     }
 
+    /// Removes what the zone may have of a namespace from an earlier configuration. Only one process at
+    /// a time may call this, before it begins a configuration.
+    pub fn start_anew(&self, name: &[u8]) {
+        let name = cut(name);
+        if let Some((index, entry)) = self.entry_named(name) {
+            self.reuse_entry(index, entry, name);
+        }
+    }
+
+    /// Gives an entry to the namespace `name`, without anything of the one that has it. Returns `None`
+    /// if another process is doing the same.
+    fn reuse_entry(
+        &self,
+        index: NamespaceIndex,
+        entry: &DirectoryEntry,
+        name: &[u8],
+    ) -> Option<()> {
+        let len = entry.len.load(Acquire);
+        entry.len.compare_exchange(len, BUSY, AcqRel, Relaxed).ok()?;
+        if len != 0 {
+            self.retire(index, entry);
+        }
+        entry.set_name(name);
+        Some(())
+    }
+
     /// Gives the namespace `name` the entry that was configured least recently.
     fn make_entry(&self, name: &[u8]) -> Option<(NamespaceIndex, &'m DirectoryEntry)> {
         let last_configured = |entry: &DirectoryEntry| match entry.len.load(Acquire) {
@@ -77,15 +103,7 @@ impl<'m> CounterTable<'m> {
         // Unused entries come first, in their order.
         entries.sort_by_key(|(last, ..)| *last);
         entries.into_iter().find_map(|(_, index, entry)| {
-            let len = entry.len.load(Acquire);
-            let taken = entry.len.compare_exchange(len, BUSY, AcqRel, Relaxed);
-            // If the exchange fails, another process is taking the entry.
-            taken.ok()?;
-            if len != 0 {
-                self.retire(index, entry);
-            }
-            entry.set_name(name);
-            Some((index, entry))
+            self.reuse_entry(index, entry, name).map(|()| (index, entry))
         })
     }
 

@@ -29,6 +29,8 @@ pub struct WatchedStore {
 pub enum Observer {
     /// The sync of a namespace, by its number among those of the store.
     Sync(usize),
+    /// The sync of a namespace that a caller has defined, by its number in the zone.
+    Late(usize),
     /// The broker, which asks about requests.
     Broker,
 }
@@ -39,6 +41,8 @@ impl Observer {
         const BROKER: usize = StoreState::USERS as usize - 1;
         match self {
             Observer::Sync(number) => number % BROKER,
+            // From the other end, so that most have a number of their own.
+            Observer::Late(number) => (BROKER - 1).saturating_sub(number % BROKER),
             Observer::Broker => BROKER,
         }
     }

@@ -11,7 +11,7 @@ use super::found::FoundNamespace;
 use super::library_error::LibraryError;
 use super::main::MainConf;
 use super::served::{LateNamespace, SyncedNamespace};
-use crate::broker::{DecidedNamespace, DecidingStore, WatchedStore};
+use crate::broker::{DecidedNamespace, DecidingStore, Observer, WatchedStore};
 use crate::conf::configuration::{Configuration, NamespaceConf};
 use crate::conf::defined::NamespaceDefinition;
 use crate::engine::Namespace;
@@ -144,7 +144,7 @@ impl MainConf {
                 lease_lifetime: store.lease_lifetime(),
                 store: watched,
                 // The index is the same in all workers.
-                number: namespace.index().get(),
+                observer: Observer::Late(namespace.index().get()),
                 options: store.settings.clone(),
                 is_early: conf.early_share() != EarlyShare::OFF,
                 is_synchronous: conf.is_synchronous(),

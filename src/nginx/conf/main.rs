@@ -237,8 +237,8 @@ impl MainConf {
 
     /// Finds every namespace in its zone, after the zones were mapped. The required room was
     /// checked before; if it is missing all the same, the namespace is not limited, since a running
-    /// nginx must not stop.
-    pub(crate) fn attach(&'static self, log: Log<'_>) {
+    /// nginx must not stop. `old` is the configuration before.
+    pub(crate) fn attach(&'static self, old: Option<&MainConf>, log: Log<'_>) {
         if let Some(extended) = self.extended.take() {
             // Cannot be set before: zones are mapped once in a cycle.
             let _ = self.served.set(extended);
@@ -248,6 +248,9 @@ impl MainConf {
         // older configuration.
         let locks = self.zones.iter().map(|it| it.lock(PATIENCE));
         let _locks: Vec<_> = locks.collect();
+        if let Some(old) = old {
+            self.start_anew(old, log);
+        }
         self.begin_configuration();
         let (deciders, _) = self.configuration().number_deciders();
         let namespaces = self.configuration().namespaces.iter().zip(deciders);
@@ -379,6 +382,16 @@ impl MainConf {
         syncs.chain(broker).map(Observer::number).collect()
     }
 
+    /// Forgets what killed workers alone knew of stores: losses that only the syncs of namespaces which
+    /// callers had defined there have found.
+    pub(crate) fn forget_late_losses(&self) {
+        for (number, store) in self.stores.get().into_iter().flatten().enumerate() {
+            if let Some(state) = store.as_ref().and_then(|it| it.state) {
+                state.forget_others(self.users_of(number).into_iter());
+            }
+        }
+    }
+
     /// Returns the policies with their own counter of rejections: the first ones, each once.
     fn named_policies(&self) -> Vec<(&NamespaceConf, Box<str>)> {
         let mut known = HashSet::new();
@@ -393,9 +406,9 @@ impl MainConf {
         policies.collect()
     }
 
-    /// Warns of zones whose size differs from that in `old`, and of namespaces that moved to
-    /// another zone: their counters start at zero.
-    pub(crate) fn warn_of_new_starts(&self, old: &MainConf, log: Log<'_>) {
+    /// Lets namespaces that moved to another zone since `old` start at zero, though that zone may have
+    /// counters of them from before. Warns of them, and of zones whose size differs from that in `old`.
+    fn start_anew(&self, old: &MainConf, log: Log<'_>) {
         let warn = |message: core::fmt::Arguments<'_>| log::error(NGX_LOG_WARN, log, message);
         for zone in &self.configuration().zones {
             let mut zones = old.configuration().zones.iter();
@@ -414,6 +427,9 @@ impl MainConf {
             let from = known.and_then(|known| old.configuration().zones.get(known.zone));
             let zones = from.zip(self.configuration().zones.get(namespace.zone));
             if let Some((from, to)) = zones.filter(|(from, to)| from.name != to.name) {
+                if let Some(table) = self.zones.get(namespace.zone).and_then(|it| it.table()) {
+                    table.start_anew(namespace.name.as_bytes());
+                }
                 warn(format_args!(
                     "ratelimit_namespace \"{}\" moves from zone \"{}\" to \"{}\": its counters \
                      start anew in {}",

@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::broker::{DecidingStore, WatchedStore};
+use crate::broker::{DecidingStore, Observer, WatchedStore};
 use crate::conf::configuration::{Configuration, NamespaceConf};
 use crate::engine::{Deciders, Namespace};
 use crate::policy::namespace::OnError;
@@ -50,8 +50,8 @@ pub(crate) struct SyncedNamespace {
     /// Time after which a lease holder that does not renew its lease counts as dead.
     pub(crate) lease_lifetime: Duration,
     pub(crate) store: Arc<WatchedStore>,
-    /// The namespace's number among those of the store.
-    pub(crate) number: usize,
+    /// The user of the store that the sync is.
+    pub(crate) observer: Observer,
     pub(crate) options: StoreSettings,
     /// Whether hits are pushed early; then nodes also subscribe to the store's channel, if it has
     /// one.

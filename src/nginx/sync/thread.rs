@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use super::channel::ChannelTask;
 use super::task::{CycleObserver, Done, SyncTask, SyncWaiter};
-use crate::broker::{Broker, EventFd, EventLoopQueue, Observer, StoreEvent, StoreWatch};
+use crate::broker::{Broker, EventFd, EventLoopQueue, StoreEvent, StoreWatch};
 use crate::engine::{Env as _, LastPush, Machine, SyncCommand, SyncResult};
 use crate::nginx::conf::SyncedNamespace;
 use crate::store::registry::THREAD_STACK;
@@ -290,10 +290,7 @@ impl ThreadTasks {
                 let job = SyncTask {
                     observer: CycleObserver {
                         number,
-                        watch: StoreWatch::new(
-                            namespace.store.clone(),
-                            Observer::Sync(namespace.number),
-                        ),
+                        watch: StoreWatch::new(namespace.store.clone(), namespace.observer),
                         namespace: *namespace,
                         results: self.results.clone(),
                         store_events: self.events.clone(),

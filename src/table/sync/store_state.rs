@@ -118,6 +118,13 @@ impl<'m> StoreState<'m> {
         StoreState { word, generation: StoreWord(word.get()).generation() }
     }
 
+    /// Forgets that other users than these found the store lost: those that callers define, whose
+    /// workers may have been killed. Others find it lost again.
+    pub fn forget_others(&self, users: impl Iterator<Item = usize>) {
+        let users = users.fold(0, |users, user| users | StoreState::bit(user));
+        self.update(|StoreWord(word)| StoreWord(word & (users | !FAILING)));
+    }
+
     /// Returns the state of the store now, for [`note`](Self::note).
     pub fn moment(&self) -> StoreMoment {
         StoreMoment(StoreWord(self.word.get()))
@@ -267,5 +274,19 @@ mod tests {
         assert_eq!(note(new, 3, true), Some(StoreTransition::Back));
         assert_eq!(note(old, 3, false), None);
         assert_eq!(new.is_up(), Some(true));
+    }
+
+    #[test]
+    fn a_loss_that_only_a_killed_worker_knew_of_is_forgotten() {
+        let shared = SharedTable::new(1 << 20);
+        let state = state(&shared);
+        for user in [3, 38] {
+            state.note(user, state.moment(), true);
+            state.note(user, state.moment(), false);
+        }
+        state.forget_others([0, 3].into_iter());
+        assert_eq!(state.is_up(), Some(false));
+        assert_eq!(state.note(3, state.moment(), true), Some(StoreTransition::Back));
+        assert_eq!(state.is_up(), Some(true));
     }
 }

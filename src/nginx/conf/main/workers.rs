@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::MainConf;
-use crate::broker::{Bells, DecidedNamespace, DecidingStore, SharedQueues};
+use crate::broker::{Bells, DecidedNamespace, DecidingStore, Observer, SharedQueues};
 use crate::conf::configuration::NamespaceConf;
 use crate::nginx::conf::served::SyncedNamespace;
 use crate::store::contract::strategy::{NodeId, Shard};
@@ -19,7 +19,7 @@ impl MainConf {
                 continue;
             };
             let same_store = |it: &&SyncedNamespace| Arc::ptr_eq(&it.store, &namespace.store);
-            namespace.number = synced.iter().filter(same_store).count();
+            namespace.observer = Observer::Sync(synced.iter().filter(same_store).count());
             synced.push(namespace);
         }
         synced
@@ -40,7 +40,7 @@ impl MainConf {
             period,
             lease_lifetime: store.lease_lifetime(),
             store: self.watched(conf.store?)?.clone(),
-            number: 0,
+            observer: Observer::Sync(0),
             options: store.settings.clone(),
             is_early: conf.early_share() != EarlyShare::OFF,
             is_synchronous: conf.is_synchronous(),
