@@ -13,6 +13,7 @@ use lib "$FindBin::Bin/lib";
 use Api;
 use Node;
 use Postgres;
+use Proxy;
 use Redis;
 use RedisCluster;
 use TwoNodes;
@@ -228,10 +229,26 @@ sub absence_tests {
     } if !$store->isa('RedisCluster');
 }
 
+sub slow_tests {
+    subtest 'DELETE waits for a slow store as long as each of its questions may take' => sub {
+        $store->be_empty;
+        my $proxy = Proxy->new(port => $port + 6, to => $store->{port});
+        my %conf  = (namespace => 'timeout 390ms;', times => 'timeout 390ms; connect_timeout 5s;');
+        $a->start(api_conf(%conf, server => "server 127.0.0.1:$proxy->{port};"));
+        eventually(sub { [api($a, DELETE => 'api/keys/k')]->[0] }, 200, 'ready');
+        # The sync and the question together take longer than the timeout.
+        $proxy->delay(0.2);
+        eventually(sub { [api($a, DELETE => 'api/keys/k')]->[0] }, 200, 'it is answered when the machine is not too busy');
+        $proxy->stop;
+        stop($lost);
+    };
+}
+
 for my $kind (qw(Redis Postgres)) {
     $store = $kind->new(port => $port + 4);
     decision_tests();
     absence_tests();
+    slow_tests() if $kind eq 'Redis';
     $store->kill;
 }
 

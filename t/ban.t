@@ -71,6 +71,106 @@ __DATA__
 
 
 
+=== a banned request changes nothing, though rejected hits count: hits that the response tells
+--- config
+    location /t    { ratelimit limit=1/366d ban=1h charge=10; ratelimit_count_rejected on; empty_gif; }
+    location /look { ratelimit limit=100/366d cost=0; empty_gif; }
+--- request eval
+[("GET /t") x 5, "GET /look"]
+--- error_code eval
+[200, (429) x 4, 200]
+--- response_headers_like eval
+['', '', ('Retry-After: (?:3600|3599)') x 3, main::left(80)]
+
+
+
+=== a banned request changes nothing, though rejected hits count: the rules before, beside a dry run
+--- config
+    location /t    {
+        ratelimit limit=100/366d counter=first;
+        ratelimit limit=1/366d ban=1h;
+        ratelimit limit=1000/366d counter=third dry_run=on;
+        ratelimit_count_rejected on;
+        empty_gif;
+    }
+    location /look { ratelimit limit=100/366d counter=first cost=0; empty_gif; }
+--- request eval
+[("GET /t") x 6, "GET /look"]
+--- error_code eval
+[200, (429) x 5, 200]
+--- response_headers_like eval
+['', '', ('Retry-After: (?:3600|3599)') x 4, main::left(98)]
+
+
+
+=== a banned request changes nothing, though rejected hits count: a rule that is tried is not counted either
+--- config
+    location /t    {
+        ratelimit limit=1/366d ban=1h charge=10 dry_run=on;
+        ratelimit limit=100/366d counter=other;
+        ratelimit_count_rejected on;
+        empty_gif;
+    }
+    location /look { ratelimit limit=100/366d cost=0; empty_gif; }
+    location /more { ratelimit limit=100/366d cost=0 counter=other; empty_gif; }
+--- request eval
+[("GET /t") x 5, "GET /look", "GET /more"]
+--- error_code eval
+[(200) x 7]
+--- response_headers_like eval
+[('') x 5, main::left(80), main::left(95)]
+
+
+
+=== a banned request is told the hits of a burst, too
+--- config
+    location /t {
+        ratelimit rate=1/366d burst=2 ban=1h;
+        ratelimit_headers ietf draft03;
+        empty_gif;
+    }
+--- request eval
+[("GET /t") x 5]
+--- error_code eval
+[(200) x 3, 429, 429]
+--- response_headers_like eval
+['', '', '', 'RateLimit-Limit: 3', qq(RateLimit-Limit: 3\nRateLimit-Remaining: 0)]
+
+
+
+=== a banned request is told the window of the rule, not the time of the ban
+--- config
+    location /t {
+        ratelimit limit=5/1s limit=1/366d ban=1h;
+        ratelimit_headers ietf legacy;
+        add_header X-Window $ratelimit_window always;
+        empty_gif;
+    }
+--- request eval
+[("GET /t") x 3]
+--- error_code eval
+[200, 429, 429]
+--- response_headers_like eval
+['', '', qq(RateLimit-Policy: "default-366d";q=1;w=31622400\nX-RateLimit-Limit-31622400: 1\nX-Window: 31622400)]
+
+
+
+=== the wait of a dry run is not longer than the ban and the limit
+--- config
+    location /t {
+        ratelimit limit=1/1h window=moving ban=1s dry_run=on;
+        add_header X-Wait $ratelimit_retry_after;
+        empty_gif;
+    }
+--- request eval
+[("GET /t") x 2]
+--- error_code eval
+[200, 200]
+--- response_headers_like eval
+['', 'X-Wait: 3(?:600|599\.\d+)']
+
+
+
 === a ban ends
 --- config
     location /t {

@@ -43,6 +43,7 @@ my %rules = (
     hit   => 'limit=1/366d ban=5h ban_after=2 name=first',
     named => 'limit=9/366d counter=login; ratelimit limit=1/366d counter=named ban=6h',
     dry   => 'limit=1/366d key=dry-$key ban=7h dry_run=on',
+    twin  => 'limit=1/366d counter=twin ban=6h dry_run=on',
 );
 
 subtest 'the log, and the metrics' => sub {
@@ -64,9 +65,10 @@ subtest 'the API' => sub {
     $a->hit(hit => 'a b') for 1 .. 3;
     $a->hit(named => 'k') for 1 .. 2;
     $a->hit(dry => 'd') for 1 .. 2;
+    $a->hit(twin => 't') for 1 .. 2;
     $a->hit(hit => 'free') for 1 .. 2;
     my %bans = map { $_->{key} => $_ } @{asked('GET', 'bans')->{bans}};
-    is_deeply([sort keys %bans], [qw(a%20b dry-d k)], 'the banned keys');
+    is_deeply([sort keys %bans], [qw(a%20b dry-d k t)], 'the banned keys');
     my $time = time;
     my $of   = $bans{'a%20b'};
     is_deeply([@$of{qw(name counter dry_run)}], ['first', undef, JSON::PP::false], 'a rule');
@@ -74,6 +76,7 @@ subtest 'the API' => sub {
     cmp_ok(abs($of->{until} - $time - 5 * 3600), '<', 60, 'and its end');
     is_deeply([@{$bans{k}}{qw(name counter)}], ['default-366d-2', 'named'], 'a counter');
     is($bans{'dry-d'}{dry_run}, JSON::PP::true, 'a dry run');
+    is_deeply([@{$bans{t}}{qw(counter dry_run)}], ['twin', JSON::PP::true], 'a rule that differs by its counter');
     is(@{asked('GET', 'bans?limit=2')->{bans}}, 2, 'a part');
     my ($rule) = grep { $_->{banned_until} } @{asked('GET', 'keys/k/explain')->{rules}};
     is($rule->{counter}, 'named', 'an explanation');
@@ -90,7 +93,7 @@ subtest 'the API' => sub {
     is_deeply(scalar asked('DELETE', 'bans/a%20b'), {lifted => []}, 'once');
     is_deeply([map { $a->hit(hit => 'a b') } 1, 2], [429, 429], 'the limit rejects the key');
     is($a->hit(hit => 'a b'), 429, 'and bans it again');
-    is(@{asked('GET', 'bans')->{bans}}, 3, 'as before');
+    is(@{asked('GET', 'bans')->{bans}}, 4, 'as before');
     is_deeply([(asked('DELETE', 'bans?key=k'))[1], (asked('DELETE', 'bans'))[1], (asked('POST', 'bans/k'))[1]],
         [200, 400, 405], 'other calls');
     is((asked('GET', 'bans?limit=x'))[1], 400, 'a wrong number');

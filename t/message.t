@@ -52,6 +52,21 @@ __DATA__
 
 
 
+=== the status of the response
+--- config
+    location /t {
+        ratelimit limit=0.5/366d status=403;
+        ratelimit_message application/json '{"status": $status}';
+        empty_gif;
+    }
+--- request
+GET /t
+--- error_code: 403
+--- response_body chomp
+{"status": 403}
+
+
+
 === levels inherit it, and may set another
 --- config
     ratelimit_message text/plain outer;

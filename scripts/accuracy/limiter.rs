@@ -74,6 +74,7 @@ pub(crate) fn with_engine<T>(
         size: WindowSize::from_millis(quota.window).expect("a window"),
         algorithm,
         burst: Burst { hits: hits.minus(Hits::ONE), delay: None, rate: None },
+        of_rule: None,
     };
     let mut engine = Engine {
         table: &table,

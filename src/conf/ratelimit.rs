@@ -138,6 +138,7 @@ impl<T> RuleLimit<T> {
                 size: quota.size,
                 algorithm: quota.algorithm(rule.algorithm),
                 burst: rule.burst,
+                of_rule: None,
             },
             hits: match quota.hits {
                 QuotaHits::Constant(hits) => Amount::Constant(hits),

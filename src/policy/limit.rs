@@ -20,6 +20,8 @@ pub struct Limit {
     pub algorithm: Algorithm,
     /// The burst of a rate; zero for other limits.
     pub burst: Burst,
+    /// For a ban, the window of the rule's limit that it is named after.
+    pub of_rule: Option<WindowSize>,
 }
 
 /// The burst and the delay of a rate.
@@ -67,7 +69,7 @@ impl Limit {
     pub fn in_windows(namespace: &str, size: WindowSize, algorithm: Algorithm) -> Limit {
         let name = format!("{namespace}-{}", size.name()).into();
         let algorithm = algorithm.of_size(size);
-        Limit { name, size, algorithm, burst: Burst::default() }
+        Limit { name, size, algorithm, burst: Burst::default(), of_rule: None }
     }
 
     /// Creates a limit of `rate` hits per second with this burst in `namespace`. All requests within the burst are
@@ -78,6 +80,7 @@ impl Limit {
             size: SECOND,
             algorithm: Algorithm::Bucket,
             burst: Burst { hits: burst, delay: Some(Hits::ZERO), rate: Some(rate) },
+            of_rule: None,
         }
     }
 
@@ -88,7 +91,13 @@ impl Limit {
             size: WindowSize::MIN,
             algorithm: Algorithm::Concurrency,
             burst: Burst::default(),
+            of_rule: None,
         }
+    }
+
+    /// Returns the window that clients are told about.
+    pub fn told_size(&self) -> WindowSize {
+        self.of_rule.unwrap_or(self.size)
     }
 
     /// Returns the maximum number of hits: `told`, or the capacity of a bucket with the rate `told`.
@@ -275,8 +284,11 @@ impl Verdict<'_> {
     /// Returns the window of `hits` in milliseconds: for a rate, the time in which it admits them; `None` if it never
     /// does. A fractional number of milliseconds is never returned as whole seconds.
     pub fn window(&self) -> Option<u64> {
-        let Limit { size, algorithm, .. } = *self.limit;
-        algorithm.window(size, &self.reading, self.hits)
+        let Limit { size, algorithm, of_rule, .. } = *self.limit;
+        match of_rule {
+            Some(of_rule) => Some(of_rule.millis()).filter(|_| !of_rule.is_of_calendar()),
+            None => algorithm.window(size, &self.reading, self.hits),
+        }
     }
 
     /// Returns the milliseconds by which the admitted request is delayed.
@@ -334,7 +346,8 @@ mod tests {
         let QuotaHits::Constant(hits) = hits else {
             panic!("{quota} is variable");
         };
-        let limit = Limit { name: quota.into(), size, algorithm, burst: Burst::default() };
+        let limit =
+            Limit { name: quota.into(), size, algorithm, burst: Burst::default(), of_rule: None };
         (hits, limit)
     }
 

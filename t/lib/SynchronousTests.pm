@@ -118,11 +118,24 @@ sub synchronous_tests {
         $conf{rules}{tried}  = 'api limit=2/366d limit=9/360d window=fixed counter=default dry_run=on; ratelimit api limit=4/300d window=fixed';
         $conf{rules}{first}  = 'api limit=100/366d window=fixed counter=default cost=0';
         $conf{rules}{second} = 'api limit=100/360d window=fixed counter=default cost=0';
+        my %counter = map { $_ => "300d window=fixed counter=$_" } qw(asks both either apart);
+        $conf{rules}{asks}   = "api limit=3/$counter{asks} dry_run=on; ratelimit api limit=3/$counter{asks} cost=0";
+        $conf{rules}{both}   = "api limit=1/$counter{both} dry_run=on; ratelimit api limit=2/$counter{both} dry_run=on";
+        $conf{rules}{look}   = "api limit=9/$counter{both} cost=0";
+        $conf{rules}{either} = "api limit=1/$counter{either} dry_run=on; ratelimit api limit=3/$counter{either}";
+        $conf{rules}{apart}  = "api limit=9/$counter{apart} dry_run=on; ratelimit api limit=2/300d window=fixed counter=default";
         $_->start(%conf) for @nodes;
         reached($_) for @nodes;
         my @statuses = map { $_->status(tried => 'k') } $a, $b, $a, $b, $a;
         is_deeply(\@statuses, [qw(PASSED PASSED REJECTED_DRY_RUN REJECTED_DRY_RUN REJECTED)], 'refuses no request');
         is_deeply([map { $a->rate($_ => 'k') } qw(first second)], [2, 2], 'and charges what it admits');
+        is_deeply([map { $a->hit(asks => 'k') } 1 .. 5], [200, 200, 200, 429, 429], 'one that asks gets no hit less');
+        $a->hit(both => 'k') for 1 .. 3;
+        is($a->rate(look => 'k'), 2, 'one of two is charged while it admits');
+        $a->hit(either => 'k');
+        like($a->last('RateLimit'), qr/\A"api-300d";r=0;.* "api-300d-2";r=2;/, 'the remainder is that after the request');
+        $a->hit(apart => 'apart') for 1 .. 3;
+        like($a->last('RateLimit'), qr/"api-300d";r=7;/, 'and without what was refunded');
         stop();
     };
 
@@ -185,25 +198,26 @@ sub synchronous_tests {
         subtest "without the store: on_error $what" => sub {
             $store->be_away;
             my %conf = decided(limit => 2, namespace => "on_error $what;");
-            $conf{rules}{dry} = "$conf{rules}{hit}; ratelimit_dry_run on";
+            $conf{rules}{dry}   = "$conf{rules}{hit}; ratelimit_dry_run on";
+            $conf{rules}{tried} = "$conf{rules}{hit} dry_run=on";
             $a->start(%conf);
             my @got = map { [($a->get(hit => 'k'))[0], $a->last('Status')] } 1 .. 3;
             is_deeply(\@got, $on_error{$what}, 'statuses');
             is($a->last('Retry-After'), 1, 'when to try again') if $what eq 'deny';
             my $denied = qr/\[error\] .*ratelimit: denied, store "main" does not answer, namespace "api",/;
             is($a->logged($denied), $what eq 'deny' ? 3 : 0, 'is logged');
-            is($a->hit(dry => 'd'), 200, 'a dry run admits') for 1 .. 4;
+            is($a->hit($_ => "of-$_"), 200, 'a dry run admits') for map { ($_) x 4 } qw(dry tried);
             my %requests = $a->body('/metrics') =~ /^ratelimit_requests_total\{namespace="api",result="(\w+)"\} (\d+)/mg;
             is_deeply(\%requests, {passed => 0, rejected => 0, rejected_dry_run => 0}, 'counted');
             my %fallbacks = $a->body('/metrics') =~ /^ratelimit_fallbacks_total\{namespace="api",action="(\w+)"\} (\d+)/mg;
-            is_deeply(\%fallbacks, {allow => 0, deny => 0, local => 0, $what => 7}, 'as fallbacks');
+            is_deeply(\%fallbacks, {allow => 0, deny => 0, local => 0, $what => 11}, 'as fallbacks');
             # The worker that logs the state of a store need not be the one that answers.
             eventually(sub { $a->logged(qr/$lost on_error $what: /) }, 1, 'one line says that it was never reached');
             $store->start;
             eventually(sub { $a->status(ask => 'back') }, 'PASSED', 'the store is back');
             eventually(sub { $a->logged(connected()) }, 1, 'and one that it is connected, with its version');
             my $pushed = $what eq 'local' ? 2 : 0;
-            eventually(sub { $store->total(api => 'k') }, $pushed, 'what was admitted here is pushed');
+            eventually(sub { $store->total(api => $_) }, $pushed, 'what was admitted here is pushed') for 'k', 'of-dry', 'of-tried';
             stop($lost);
         };
     }

@@ -199,6 +199,7 @@ impl<T> Rules<T> {
                     size: *size,
                     algorithm: algorithm.of_size(*size),
                     burst: Burst::default(),
+                    of_rule: None,
                 },
                 hits: Amount::Listed(list.clone()),
                 default_name: Some(format!("{name}-{}", size.name()).into()),

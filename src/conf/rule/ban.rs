@@ -1,9 +1,11 @@
 //! `ban=` and `ban_after=`: the parameters of rules that ban rejected keys.
 
 use crate::conf::words::parameter::Parameter;
+use crate::conf::words::text::same;
+use crate::policy::algorithm::Algorithm;
 use crate::policy::fnv::fnv1a;
 use crate::policy::hits::Hits;
-use crate::policy::limit::BanRule;
+use crate::policy::limit::{BanRule, Quota, QuotaHits};
 use crate::policy::options::{OptionError, shown};
 use crate::policy::window::WindowSize;
 
@@ -34,12 +36,7 @@ pub(super) fn parse(
         number.ok_or_else(|| after.invalid(expected))
     });
     let after = after.transpose()?.unwrap_or(1);
-    let names: [&[u8]; 7] =
-        [b"limit", b"limits", b"rate", b"burst", b"window", b"tz", b"ban_after"];
-    let own = words.iter().filter(|word| {
-        Parameter::of(word).is_some_and(|parameter| names.contains(&parameter.name()))
-    });
-    let mut own: Vec<&[u8]> = own.copied().collect();
+    let mut own: Vec<Vec<u8>> = words.iter().filter_map(|word| own_form(word)).collect();
     own.sort_unstable();
     let bytes = own.iter().flat_map(|word| word.iter().map(|byte| u64::from(*byte)).chain([256]));
     let hash = fnv1a(bytes);
@@ -48,6 +45,25 @@ pub(super) fn parse(
         size,
         after: Hits::from_thousandths(after.saturating_mul(1000)),
     }))
+}
+
+/// Returns a word that is a part of the limits or the rejections of a rule, in the form that all words of this meaning
+/// have; `None` for other words, and for defaults.
+fn own_form(word: &[u8]) -> Option<Vec<u8>> {
+    let parameter = Parameter::of(word)?;
+    let (name, value) = (parameter.name(), parameter.value);
+    let form = match name {
+        b"limit" | b"rate" => Quota::parse(value).ok().map(|Quota { hits, size, .. }| match hits {
+            QuotaHits::Constant(hits) => format!("{hits}/{size}").into_bytes(),
+            QuotaHits::Variable(text) => [&*same(text), format!("/{size}").as_bytes()].concat(),
+        }),
+        b"burst" => Hits::parse(value).ok().map(|hits| hits.to_string().into_bytes()),
+        b"window" if value == Algorithm::default().name().as_bytes() => return None,
+        b"ban_after" if value == b"1" => return None,
+        b"limits" | b"window" | b"tz" | b"ban_after" => None,
+        _ => return None,
+    };
+    Some([name, b"=", form.as_deref().unwrap_or(value)].concat())
 }
 
 #[cfg(test)]
@@ -76,6 +92,7 @@ mod tests {
         for same in [
             &["limit=2/1m", "limit=1/1s", "ban=10m"][..],
             &["limit=1/1s", "limit=2/1m", "ban=1h", "counter=c", "key=$k", "cost=2", "status=403"],
+            &["limit=1.0/1000ms", "limit=2/60", "window=sliding", "ban_after=1", "ban=10m"],
         ] {
             assert_eq!(number(same), one, "{same:?}");
         }

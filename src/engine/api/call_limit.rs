@@ -55,6 +55,7 @@ impl<'m> CallLimit<'m> {
                 delay: None,
                 rate: algorithm.is_of_rates().then_some(hits),
             },
+            of_rule: None,
         };
         CallLimit {
             bound: BoundLimit::new(limit, namespace, []),

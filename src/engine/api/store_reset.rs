@@ -238,6 +238,7 @@ fn bound<'m>(counter: &KeyCounter, namespace: &Namespace<'m>) -> BoundLimit<'m> 
         size: counter.size,
         algorithm: counter.algorithm,
         burst: Burst { rate: Some(counter.rate), ..Burst::default() },
+        of_rule: None,
     };
     BoundLimit::new(limit, namespace, [])
 }

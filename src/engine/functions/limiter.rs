@@ -352,6 +352,7 @@ mod tests {
             size: WindowSize::from_millis(size).unwrap(),
             algorithm,
             burst,
+            of_rule: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::conf::listed::ListedRule;
 use crate::engine::Namespace;
 use crate::policy::algorithm::BanCounts;
-use crate::policy::key::banned_by;
+use crate::policy::key::{banned_by, key_and_counter};
 use crate::policy::window::Clock;
 use crate::table::NamedCounter;
 
@@ -60,8 +60,10 @@ impl<'c> BanSearch<'c> {
 
     fn banned(&self, counter: &NamedCounter) -> Option<BannedKey<'c>> {
         let (rules, name) = banned_by(&counter.name)?;
+        let (_, own) = key_and_counter(name);
         let is_its = |rule: &&&ListedRule| {
             rule.ban.is_some_and(|ban| (ban.rules, ban.size) == (rules, counter.size))
+                && rule.counter.as_deref().map(str::as_bytes) == own
         };
         let rule = self.rules.iter().find(is_its)?;
         let left = BanCounts::from(counter.reading).left(counter.size)?;

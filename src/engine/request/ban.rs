@@ -33,11 +33,14 @@ impl<'m> Ban<'m> {
         let longest = limits.into_iter().max_by_key(|limit| limit.size.longest())?;
         let span = WindowSize::from_millis(longest.size.longest())?;
         let BanRule { rules, size, after } = ban;
+        let of_rate = longest.burst.rate.and_then(|rate| longest.window(rate));
+        let of_rule = of_rate.and_then(WindowSize::from_millis).unwrap_or(longest.size);
         let limit = Limit {
             name: longest.name.clone(),
             size,
             algorithm: Algorithm::Ban,
             burst: Burst::default(),
+            of_rule: Some(of_rule),
         };
         Some(Ban {
             bound: BoundLimit::new(limit, namespace, []).of_bans(),

@@ -304,14 +304,16 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         self.push(bound, most, key, cost, counted);
     }
 
-    /// Refuses a request if its key is banned: as this node knows, or by a store's `answer`. Returns
-    /// whether it did.
+    /// Refuses a request if its key is banned: as this node knows, or by a store's `answer`. The request
+    /// is then charged under no limit, unless `is_tried` says that the rule is tried alone. Returns
+    /// whether the key is banned.
     pub fn check_ban(
         &mut self,
         bound: &'c BoundLimit<'m>,
         hits: Hits,
         key: &'c Key<'c>,
         answer: Option<Reading>,
+        is_tried: bool,
         clock: &impl Clock,
     ) -> bool {
         let Limit { size, algorithm, .. } = bound.limit;
@@ -319,9 +321,20 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         let mut readings = [Some(known), answer].into_iter().flatten();
         let ban = readings.find(|it| !algorithm.admits(size, it, hits, Hits::ZERO));
         if let Some(reading) = ban {
+            self.counts_rejected &= is_tried;
             self.note(bound, hits, key, Hits::ZERO, reading, false);
         }
         ban.is_some()
+    }
+
+    /// Corrects the verdicts of limits with a counter after a store's charge of `hits` in it, which they
+    /// contain, was refunded.
+    pub(super) fn note_refund(&mut self, counter: &Counter, key: Key<'_>, hits: Hits) {
+        for charge in self.charges.as_mut_slice() {
+            if charge.has_counter_of(counter, key) {
+                charge.counted.reading = charge.counted.reading.minus(hits);
+            }
+        }
     }
 
     /// Asks a limit with this node's counters, and charges nothing.
@@ -336,13 +349,6 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         let Verdict { hits, reading, admitted, .. } =
             bound.verdict_in(bound.at(hits), *key, cost, clock);
         self.note(bound, hits, key, cost, reading, admitted);
-    }
-
-    /// Returns whether a ban has refused, which charges nothing even if rejected hits count.
-    pub fn is_banned(&mut self) -> bool {
-        let charges = self.charges.as_mut_slice().iter();
-        let mut refused = charges.filter(|charge| !charge.counted.admitted);
-        refused.any(|charge| charge.bound.is_of_bans())
     }
 
     /// Returns whether a limit has refused.
@@ -364,7 +370,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     }
 
     /// Returns whether the charges stay.
-    pub(super) fn is_charged(&self) -> bool {
+    pub fn is_charged(&self) -> bool {
         !self.is_refused || self.counts_rejected
     }
 

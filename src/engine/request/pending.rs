@@ -109,15 +109,21 @@ impl PendingDecision {
         else {
             return true;
         };
+        let is_trial = question.is_trial;
         let is_admitted = question.note(answer, checks, &mut self.answered, clock);
         if !is_admitted && question.ignore_ended_bans(answer, checks) {
             // Asked again.
             return true;
         }
+        if is_trial && (is_admitted || self.counts_rejected) {
+            let charged = question.question.counters.clone();
+            let later = self.questions.iter_mut().skip(self.next.saturating_add(1));
+            later.for_each(|question| question.follow(&charged));
+        }
         // A store that rejects the request has not charged it.
         if is_admitted || self.counts_rejected {
             self.next = self.next.saturating_add(1);
-        } else if question.is_trial {
+        } else if is_trial {
             self.questions.remove(self.next);
         } else {
             self.questions.truncate(self.next);
@@ -185,7 +191,8 @@ pub fn fall_back<'c, 'm: 'c, L: Charges<'c, 'm>>(
     for LimitCheck { bound, hits, key, cost, store, trial } in checks {
         evaluation.enter(*trial);
         if bound.is_of_bans() {
-            if evaluation.check_ban(bound, *hits, key, None, clock) && trial.is_none() {
+            let is_tried = trial.is_some();
+            if evaluation.check_ban(bound, *hits, key, None, is_tried, clock) && !is_tried {
                 break;
             }
             continue;

@@ -172,7 +172,7 @@ fn question(
             Some(counter) if counter.cost == Hits::ZERO => counter.cost = cost,
             Some(_) => {}
             None => {
-                let charged = match is_charged_otherwise(checks, index) {
+                let charged = match is_charged_otherwise(checks, check) {
                     true => Hits::ZERO,
                     false => cost,
                 };
@@ -205,15 +205,11 @@ fn question(
     }
 }
 
-/// Returns whether check number `index` is of a rule that is tried alone, and another rule charges
-/// its counter.
-fn is_charged_otherwise(checks: &[LimitCheck<'_, '_>], index: usize) -> bool {
-    let Some(tried) = checks.get(index).filter(|check| check.trial.is_some()) else {
-        return false;
-    };
-    checks.iter().enumerate().any(|(other, check)| {
-        let is_first = check.trial.is_none() || (check.trial != tried.trial && other < index);
-        is_first && check.cost > Hits::ZERO && check.identity() == tried.identity()
+/// Returns whether a check is of a rule that is tried alone, and a rule that is not charges its counter.
+fn is_charged_otherwise(checks: &[LimitCheck<'_, '_>], tried: &LimitCheck<'_, '_>) -> bool {
+    let mut others = checks.iter().filter(|_| tried.trial.is_some());
+    others.any(|check| {
+        check.trial.is_none() && check.cost > Hits::ZERO && check.identity() == tried.identity()
     })
 }
 
@@ -226,6 +222,22 @@ impl StoreQuestion {
     /// Returns the question that charges the same hits without limits.
     pub fn charge(self) -> Question {
         Question { limits: Few::new(), ..self.question }
+    }
+
+    /// Makes this question one after `charged`: hits that the same request was charged are not charged
+    /// again, and leave the room of limits as it was.
+    pub(super) fn follow(&mut self, charged: &[AskedCounter]) {
+        let Question { counters, limits, .. } = &mut self.question;
+        for (number, counter) in counters.iter_mut().enumerate() {
+            let Some(before) = charged.iter().find(|it| it.is_same(counter)) else {
+                continue;
+            };
+            if before.cost > Hits::ZERO {
+                counter.cost = Hits::ZERO;
+                let limits = limits.iter_mut().filter(|limit| limit.counter == number);
+                limits.for_each(|limit| limit.hits = limit.hits.plus_value(before.cost));
+            }
+        }
     }
 
     /// Makes the store admit a key that it refused only because of bans that have ended. Returns
@@ -302,19 +314,19 @@ impl StoreQuestion {
 pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     evaluation: &mut Evaluation<L>,
     checks: &[LimitCheck<'c, 'm>],
-    answered: &[Option<Answered>],
+    answers: &[Option<Answered>],
     clock: &impl Clock,
 ) {
     // The rule that is tried alone, and has banned the key.
     let mut banned = None;
-    for (check, answered) in checks.iter().zip(answered) {
-        let LimitCheck { bound, hits, key, cost, store, trial } = *check;
+    for (&check, answered) in checks.iter().zip(answers) {
+        let LimitCheck { bound, hits, key, cost, store, trial } = check;
         evaluation.enter(trial);
         match (store, answered) {
             _ if bound.is_of_bans() => {
                 let answer = answered.map(|it| it.reading);
                 // A ban stands for the limits that follow it.
-                if evaluation.check_ban(bound, hits, key, answer, clock) {
+                if evaluation.check_ban(bound, hits, key, answer, trial.is_some(), clock) {
                     match trial {
                         None => break,
                         Some(_) => banned = trial,
@@ -325,7 +337,8 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
             (None, _) => evaluation.charge(bound, hits, key, cost, clock),
             (Some(_), Some(Answered { admitted, reading, .. })) => {
                 let most = bound.limit.most(hits);
-                let reading = bound.limit.reading_at(hits, *reading);
+                let later = charged_later(&check, checks, answers);
+                let reading = bound.limit.reading_at(hits, reading.plus(later));
                 evaluation.note(bound, most, key, cost, reading, *admitted);
             }
             (Some(_), None) => evaluation.ask(bound, hits, key, cost, clock),
@@ -333,16 +346,33 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     }
     evaluation.enter(None);
     // Only now: a store's charge is refunded if another limit refuses.
-    if evaluation.is_charged() {
-        for (check, answered) in checks.iter().zip(answered) {
-            let LimitCheck { bound, hits, key, .. } = *check;
-            let charged = answered.map_or(Hits::ZERO, |it| it.charged);
-            if !bound.is_estimated() {
-                bound.count_hits(charged);
-            }
-            bound.log_charged(hits, *key, charged, clock);
+    for (check, answered) in checks.iter().zip(answers) {
+        let LimitCheck { bound, hits, key, .. } = *check;
+        let charged = answered.map_or(Hits::ZERO, |it| it.charged);
+        if !evaluation.is_charged() {
+            evaluation.note_refund(&bound.at(hits).0, *key, charged);
+            continue;
         }
+        if !bound.is_estimated() {
+            bound.count_hits(charged);
+        }
+        bound.log_charged(hits, *key, charged, clock);
     }
+}
+
+/// Returns the hits that the same request was charged in the counter of a rule that is tried alone
+/// after the answer about that rule.
+fn charged_later(
+    tried: &LimitCheck<'_, '_>,
+    checks: &[LimitCheck<'_, '_>],
+    answers: &[Option<Answered>],
+) -> Hits {
+    let others = checks.iter().zip(answers).filter(|(check, _)| {
+        tried.trial.is_some() && check.trial.is_none() && check.identity() == tried.identity()
+    });
+    others.fold(Hits::ZERO, |all, (_, answered)| {
+        all.plus_value(answered.map_or(Hits::ZERO, |it| it.charged))
+    })
 }
 
 /// Returns the questions by which deciders later charge hits that this node charged without them,

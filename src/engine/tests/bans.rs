@@ -25,6 +25,7 @@ fn limit(millis: u64) -> Limit {
         size: size(millis),
         algorithm: Algorithm::Fixed,
         burst: Burst::default(),
+        of_rule: None,
     }
 }
 
@@ -105,16 +106,17 @@ fn a_banned_request_is_charged_nowhere_and_refused_by_the_ban_alone() {
     let name = ban.name(b"k");
     let (key, name) = (shared.table.key(b"k"), shared.table.key(&name));
     let first = BoundLimit::new(limit(5_000), &namespace, []);
-    let mut evaluation = Evaluation::new(Vec::new(), false);
+    // Even where rejected hits count.
+    let mut evaluation = Evaluation::new(Vec::new(), true);
     evaluation.charge(&first, hits(9), &key, hits(1), &clock);
-    assert!(evaluation.check_ban(&ban.bound, hits(3), &name, None, &clock));
-    assert!(evaluation.is_banned());
+    assert!(evaluation.check_ban(&ban.bound, hits(3), &name, None, false, &clock));
+    assert!(!evaluation.is_charged());
     let (outcome, charges) = evaluation.finish_rare(Outcome::Rejected, &clock);
     assert_eq!((outcome, charges.len()), (Outcome::Rejected, 2));
     assert_eq!(first.verdict(hits(9), key, Hits::ZERO, &clock).rate(), Hits::ZERO);
     let verdict = charges[1].verdict();
     assert_eq!((verdict.retry_after(), verdict.remaining()), (Some(10_000), Hits::ZERO));
-    assert_eq!(verdict.window(), None);
+    assert_eq!(verdict.window(), Some(5_000));
 }
 
 /// The question about a key that may be banned: the store's counts of the windows, and whether the key is banned, the

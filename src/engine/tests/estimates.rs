@@ -27,6 +27,7 @@ fn limit(algorithm: Algorithm) -> Limit {
         size: WindowSize::from_millis(SIZE).unwrap(),
         algorithm,
         burst: Burst { hits: hits(BURST), delay: None, rate },
+        of_rule: None,
     }
 }
 

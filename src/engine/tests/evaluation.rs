@@ -37,7 +37,13 @@ impl<'m> Fixture<'m> {
             let QuotaHits::Constant(hits) = hits else {
                 panic!("{quota} is variable");
             };
-            let limit = Limit { name: quota.into(), size, algorithm, burst: Burst::default() };
+            let limit = Limit {
+                name: quota.into(),
+                size,
+                algorithm,
+                burst: Burst::default(),
+                of_rule: None,
+            };
             let earlier = self.limits.iter().map(|(bound, _)| bound);
             let bound = BoundLimit::new(limit, &self.namespace, earlier);
             self.limits.push((bound, hits));

@@ -57,6 +57,7 @@ proptest! {
             size: WindowSize::from_millis(60_000).unwrap(),
             algorithm: Algorithm::Fixed,
             burst: Burst::default(),
+            of_rule: None,
         };
         let bound = BoundLimit::new(limit, &namespace, []);
         let names = ["a", "b", "c", "d", "e"];

@@ -42,6 +42,7 @@ impl<'m> Worker<'m> {
             size: WindowSize::from_millis(MINUTE).unwrap(),
             algorithm: Algorithm::Fixed,
             burst: Burst::default(),
+            of_rule: None,
         };
         let worker = Worker {
             book: ReserveBook::new(number, 2),

@@ -74,6 +74,7 @@ proptest! {
                         size,
                         algorithm: Algorithm::Fixed,
                         burst: Burst::default(),
+                        of_rule: None,
                     };
                     (BoundLimit::new(limit, &namespace, []), hits(*most))
                 });

@@ -67,7 +67,9 @@ fn record_rejection(request: &Request<'_>, context: &Context<'_>) {
                 rule.place,
             );
             log::error(context.settings().log_level as log::NgxLogLevel, request.log(), message);
-            context.wait_for_ban(bound.limit.size.millis());
+            if !(context.is_rejected() && context.is_tried(charge)) {
+                context.wait_for_ban(bound.limit.size.millis());
+            }
             // Other nodes know of it with the next sync; without a store there is none.
             sync::sync_now(bound.namespace());
         }
@@ -110,6 +112,8 @@ fn answer_with(
     request: &Request<'_>,
     status: ngx_int_t,
 ) -> ngx_int_t {
+    // The text may have `$status`.
+    respond::set_status(request, status);
     let Ok(text) = text_of(body, request) else {
         return SERVER_ERROR;
     };

@@ -82,6 +82,12 @@ impl<'r> Context<'r> {
         has_trials && self.rule_of(charge).is_some_and(|rule| rule.trial.is_some())
     }
 
+    /// Returns whether a ban refused the request, which then is charged under no limit.
+    pub(super) fn is_banned(&self) -> bool {
+        let mut bans = self.charges.iter().filter(|charge| charge.bound().is_of_bans());
+        bans.any(|charge| !charge.verdict().admitted && !self.is_tried(charge))
+    }
+
     /// Returns the key of a limit as the client sent it.
     pub(super) fn key_of(&self, charge: &Charge<'r, 'static>) -> &'r [u8] {
         original(charge.key().bytes(), self.renamed)
@@ -141,8 +147,12 @@ impl<'r> Context<'r> {
     /// Makes the client wait for at least so many milliseconds, since its key is banned from now
     /// on.
     pub(super) fn wait_for_ban(&self, millis: u64) {
-        let (wait, added) = (self.retry_after().unwrap_or(0), self.added_wait.get());
-        let longer = millis.saturating_sub(wait.saturating_sub(added));
+        let added = self.added_wait.get();
+        let wait = match self.is_rejected() {
+            true => self.retry_after().map(|wait| wait.saturating_sub(added)),
+            false => self.tightest().and_then(|charge| charge.verdict().retry_after()),
+        };
+        let longer = millis.saturating_sub(wait.unwrap_or(0));
         self.added_wait.set(added.saturating_add(longer));
     }
 }

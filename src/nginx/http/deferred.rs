@@ -20,10 +20,12 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
     let is_charged = context.response == Response::Admit
         && (context.outcome != Outcome::RejectedDryRun || *has_trials)
         || count_rejected;
-    if !has_deferred || !is_charged {
+    if !has_deferred || !is_charged || context.is_banned() {
         return;
     }
-    let has_charged = |charge: &Charge<'_, '_>| charge.verdict().admitted || count_rejected;
+    let has_charged = |charge: &Charge<'_, '_>| {
+        charge.verdict().admitted || count_rejected && !charge.bound().is_of_bans()
+    };
     let mut values = Vec::new();
     for rule in rules {
         let mut charges = context.charges.iter().filter(|charge| rule.has(charge.bound()));

@@ -109,13 +109,14 @@ impl<'r> FoundBan<'r> {
     }
 }
 
-/// Returns the first ban of a request's key, by the counters of this node; `None` without one.
+/// Returns the first ban of a request's key by a rule that is not tried alone, by the counters of this
+/// node; `None` without one.
 pub(super) fn find_ban<'r>(
     request: &Request<'r>,
     conf: &LocationConf,
     active: &'static Active,
 ) -> Result<Option<FoundBan<'r>>, EvaluationError> {
-    for rule in &active.rules {
+    for rule in active.rules.iter().filter(|rule| rule.trial.is_none()) {
         let Some(ban) = &rule.ban else { continue };
         let own = match rule.key {
             RuleKey::Rare(own) => Some(own),
@@ -141,7 +142,7 @@ pub(super) fn find_ban<'r>(
     Ok(None)
 }
 
-/// Returns the hits of the limit that a ban is named after.
+/// Returns the maximum number of hits of the limit that a ban is named after.
 fn hits_of_ban(
     rule: &ActiveRule,
     ban: &Ban<'static>,
@@ -149,8 +150,11 @@ fn hits_of_ban(
 ) -> Result<Hits, EvaluationError> {
     let mut limits = rule.limits.iter();
     let named = limits.find(|limit| limit.bound.limit.name == ban.bound.limit.name);
-    let hits = named.map(|limit| hits_of(limit, request)).transpose()?.flatten();
-    Ok(hits.unwrap_or_default())
+    let Some(named) = named else {
+        return Ok(Hits::ZERO);
+    };
+    let hits = hits_of(named, request)?.unwrap_or_default();
+    Ok(named.bound.limit.most(hits))
 }
 
 /// Sets `key` to the key of the next rule; to `None` if the rule does not account this key.

@@ -132,10 +132,7 @@ fn decide_otherwise<'r>(
     }
     let active = rules.active();
     let Active { has_trials, has_estimates, has_bans, .. } = *active;
-    if has_bans
-        && !has_trials
-        && let Some(banned) = evaluate::find_ban(request, conf, active)?
-    {
+    if has_bans && let Some(banned) = evaluate::find_ban(request, conf, active)? {
         let context = reject_banned(request, slot, conf, rules, &banned)?;
         return Ok(answer(request, context));
     }
@@ -183,8 +180,8 @@ fn decide_here<'r, const IS_RARE: bool>(
         if IS_RARE {
             evaluation.enter(check.trial);
             if check.bound.is_of_bans() {
-                let LimitCheck { bound, hits, key, .. } = check;
-                evaluation.check_ban(bound, hits, key, None, &NgxClock);
+                let LimitCheck { bound, hits, key, trial, .. } = check;
+                evaluation.check_ban(bound, hits, key, None, trial.is_some(), &NgxClock);
                 return;
             }
         }

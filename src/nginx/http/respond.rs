@@ -72,6 +72,12 @@ pub(super) fn discard_body(request: &Request<'_>) -> Result<(), ngx_int_t> {
     }
 }
 
+/// Sets the status of the response to a request.
+pub(super) fn set_status(request: &Request<'_>, status: ngx_int_t) {
+    // SAFETY: the request is live.
+    unsafe { (*request.as_ptr()).headers_out.status = status.unsigned_abs() };
+}
+
 /// Sends a response that has only headers. Returns the phase handler's return value. nginx then
 /// finalizes the request and may free it, so nothing may refer to it any more.
 pub(super) fn without_body<'r>(
@@ -82,10 +88,10 @@ pub(super) fn without_body<'r>(
     if let Err(status) = discard_body(request) {
         return status;
     }
+    set_status(request, status);
     // SAFETY: the request is live, and `content_type` lives as long.
     unsafe {
         let out = &raw mut (*request.as_ptr()).headers_out;
-        (*out).status = status.unsigned_abs();
         (*out).content_length_n = 0;
         if let Some(content_type) = content_type {
             (*out).content_type = text(content_type);
@@ -180,11 +186,11 @@ unsafe fn with_chain(
     if put(request, "Cache-Control", b"no-store").is_none() {
         return SERVER_ERROR;
     }
+    set_status(request, status);
     // SAFETY: the request is live; the caller vouches for the chain.
     unsafe {
         let raw = request.as_ptr();
         let out = &raw mut (*raw).headers_out;
-        (*out).status = status.unsigned_abs();
         (*out).content_length_n = i64::try_from(length).unwrap_or(i64::MAX);
         (*out).content_type = text(media_type.as_bytes());
         // Filters compare the type without its parameters.

@@ -46,7 +46,7 @@ static VARIABLES: [OwnVariable; 12] = [
     }),
     OwnVariable(ngx_string!("ratelimit_window"), |request| {
         let verdict = tightest(request)?.verdict();
-        if let Some((unit, _)) = verdict.limit.size.calendar() {
+        if let Some((unit, _)) = verdict.limit.told_size().calendar() {
             return Ok(unit.name().as_bytes());
         }
         let window = verdict.window();

@@ -87,7 +87,7 @@ impl Method for Banned {
         Some(Self::reset(size, counts))
     }
 
-    /// A ban is not as long as the window of its limit.
+    /// A ban is not as long as the window of its limit, which the limit knows.
     fn window(_: WindowSize, _: &BanCounts, _: Hits) -> Option<u64> {
         None
     }

@@ -15,10 +15,10 @@ pub(super) fn add<'r>(told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>
             // Room for a number, a point and three decimals.
             let mut name = response.text(start.len().saturating_add(MAX_DIGITS + 4))?;
             name.put(start.as_bytes());
-            match verdict.limit.size.calendar() {
+            match verdict.limit.told_size().calendar() {
                 Some((unit, _)) => name.put(unit_name(unit)),
                 None => {
-                    let millis = verdict.window().unwrap_or(verdict.limit.size.millis());
+                    let millis = verdict.window().unwrap_or(verdict.limit.told_size().millis());
                     window(millis, |part| name.put(part));
                 }
             }

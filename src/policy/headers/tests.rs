@@ -13,8 +13,13 @@ fn limit(name: &str, quota: &str) -> (Limit, Hits) {
     let QuotaHits::Constant(hits) = hits else {
         panic!("{quota} is variable");
     };
-    let limit =
-        Limit { name: name.into(), size, algorithm: Algorithm::Sliding, burst: Burst::default() };
+    let limit = Limit {
+        name: name.into(),
+        size,
+        algorithm: Algorithm::Sliding,
+        burst: Burst::default(),
+        of_rule: None,
+    };
     (limit, hits)
 }
 

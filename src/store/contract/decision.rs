@@ -147,6 +147,11 @@ pub struct AskedCounter {
 }
 
 impl AskedCounter {
+    /// Returns whether both are the same counter, whatever is charged.
+    pub(crate) fn is_same(&self, other: &AskedCounter) -> bool {
+        AskedCounter { cost: other.cost, ..self.clone() } == *other
+    }
+
     /// Returns an upper bound of the window counters for which a store takes as long. A log may
     /// have 100,000 entries.
     fn weight(&self) -> usize {

@@ -25,6 +25,7 @@ fn limit(millis: u64, burst: i64, delay: Option<i64>) -> Limit {
         size: WindowSize::from_millis(millis).unwrap(),
         algorithm: Algorithm::Bucket,
         burst: Burst { hits: hits(burst), delay: delay.map(hits), rate: None },
+        of_rule: None,
     }
 }
 

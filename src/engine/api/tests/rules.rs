@@ -38,6 +38,7 @@ pub(super) fn limit(
                 delay: None,
                 rate: is_rate.then_some(hits),
             },
+            of_rule: None,
         },
         hits: Some(hits),
     }

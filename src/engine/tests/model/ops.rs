@@ -56,6 +56,7 @@ pub(super) fn limit() -> impl Strategy<Value = (Hits, Limit)> {
             size: WindowSize::from_millis(size).unwrap(),
             algorithm,
             burst: Burst::default(),
+            of_rule: None,
         };
         (Hits::from_thousandths(hits), limit)
     })

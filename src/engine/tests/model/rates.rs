@@ -84,6 +84,7 @@ proptest! {
                     delay: None,
                     rate: (!rate.is_told).then_some(Hits::from_thousandths(rate.hits)),
                 },
+                of_rule: None,
             };
             let new = BoundLimit::new(limit, &namespace, &bound);
             bound.push(new);

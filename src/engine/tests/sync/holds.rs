@@ -35,6 +35,7 @@ impl<'n> Requests<'n> {
             size: WindowSize::MIN,
             algorithm: Algorithm::Concurrency,
             burst: Burst::default(),
+            of_rule: None,
         };
         let bound = Box::leak(Box::new(BoundLimit::new(limit, &namespace, [])));
         Requests { node, bound, held: Vec::new() }

@@ -15,7 +15,7 @@ use crate::engine::{
     BoundLimit, Evaluation, LimitCheck, PendingDecision, RejectionCache, StoreQuestion, fall_back,
     unsent_charges,
 };
-use crate::nginx::conf::{Active, Conf, EvaluationError, LocationConf, RuleSet};
+use crate::nginx::conf::{Active, ActiveRule, Conf, EvaluationError, LocationConf, RuleSet};
 use crate::nginx::event_loop::{NgxClock, OfEventLoop, monotonic, random_up_to};
 use crate::nginx::http::context::{Context, ContextSlot, Renamed, Response, Room};
 use crate::nginx::module::Module;
@@ -189,11 +189,16 @@ impl<'r> Suspension<'r> {
         self.rules.active().refusal(self.conf.settings.refusal)
     }
 
+    /// Whether no rule can reject the request.
+    fn is_dry_run(&self) -> bool {
+        let is_tried = |rule: &ActiveRule| rule.trial.is_some();
+        self.refusal() == Outcome::RejectedDryRun || self.rules.active().rules.iter().all(is_tried)
+    }
+
     /// Decides by the stores' answers.
     fn conclude(&mut self, mut evaluation: Evaluation<Room<'r>>) -> (Outcome, Room<'r>, Response) {
         self.decision.conclude(&mut evaluation, &self.checks, &NgxClock);
-        let is_banned = evaluation.is_refused() && evaluation.is_banned();
-        if evaluation.is_refused() && !self.conf.settings.count_rejected || is_banned {
+        if !evaluation.is_charged() {
             self.refund();
         }
         let (outcome, room) = evaluation.finish_rare(self.refusal(), &NgxClock);
@@ -214,7 +219,7 @@ impl<'r> Suspension<'r> {
         self.refund();
         fall_back(&mut evaluation, &self.checks, self.on_error, &NgxClock);
         let response = match (self.on_error, evaluation.is_refused()) {
-            _ if self.refusal() == Outcome::RejectedDryRun => Response::Admit,
+            _ if self.is_dry_run() => Response::Admit,
             (OnError::Deny, _) => Response::Unavailable,
             (_, true) => Response::Reject,
             (_, false) => Response::Admit,
@@ -240,9 +245,9 @@ impl<'r> Suspension<'r> {
         let (Some(conf), Some(namespace)) = (conf, self.decision.silent_namespace()) else {
             return;
         };
-        let what = match self.refusal() {
-            Outcome::RejectedDryRun => "would be denied",
-            _ => "denied",
+        let what = match self.is_dry_run() {
+            true => "would be denied",
+            false => "denied",
         };
         let store = conf.store_of(namespace).unwrap_or_default();
         let message = format_args!(
@@ -291,7 +296,8 @@ fn limits_of(active: &Active) -> Limits {
     };
     let synchronous = active.rules.iter().filter_map(|rule| rule.synchronous);
     // A rule that is tried alone refuses no request, whether its store answers or not.
-    let deciding = active.rules.iter().filter(|rule| rule.trial.is_none());
+    let is_dry_run = active.rules.iter().all(|rule| rule.trial.is_some());
+    let deciding = active.rules.iter().filter(|rule| rule.trial.is_none() || is_dry_run);
     let on_errors = deciding.filter_map(|rule| Some(rule.synchronous?.on_error));
     Limits {
         timeout: synchronous.map(|it| it.timeout).min().unwrap_or_default(),
