@@ -70,6 +70,11 @@ impl WindowHits {
         limits.iter().find(|(known, _)| *known == size).map(|(_, hits)| *hits)
     }
 
+    /// Returns the windows of the limits.
+    pub fn sizes(&self) -> impl Iterator<Item = WindowSize> {
+        self.0.iter().map(|(size, _)| *size)
+    }
+
     /// Whether there are no limits.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -13,6 +13,7 @@ use crate::policy::key::MAX_COUNTER_LEN;
 use crate::policy::limit::{BanRule, Burst, Quota, QuotaHits};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, valid_name};
 use crate::policy::options::{OptionError, shown};
+use crate::policy::window::WindowSize;
 use rate::{RateText, refuse_without_rate};
 
 /// The words of a rule, parsed as far as variables allow.
@@ -195,14 +196,15 @@ impl<'a> RuleText<'a> {
             (None, Some(_)) => Algorithm::Concurrency,
             (None, None) => window.map_or(Ok(Algorithm::default()), parse_algorithm)?,
         };
-        if let Some(window) = window.filter(|_| algorithm != Algorithm::Fixed) {
-            refuse_calendar(window, &quotas)?;
-        }
         for (parameter, quota) in limits.into_iter().zip(&quotas) {
             check_most(parameter, quota, algorithm)?;
         }
         let list =
             list.map(|list| LimitsText::parse(list, default, zone, algorithm)).transpose()?;
+        if let Some(window) = window.filter(|_| algorithm != Algorithm::Fixed) {
+            let listed = list.iter().flat_map(|list| list.default.sizes());
+            refuse_calendar(window, quotas.iter().map(|quota| quota.size).chain(listed))?;
+        }
         let name = name.map(parse_name).transpose()?;
         if let (Some(name), [_, _, ..]) = (name, quotas.as_slice()) {
             return Err(OptionError::new(format!(
@@ -295,15 +297,18 @@ fn parse_zone(
 }
 
 /// Rejects `window=` beside a window of the calendar, which is always fixed.
-fn refuse_calendar(window: Parameter<'_>, quotas: &[Quota<'_>]) -> Result<(), OptionError> {
-    let Some(quota) = quotas.iter().find(|quota| quota.size.is_of_calendar()) else {
+fn refuse_calendar(
+    window: Parameter<'_>,
+    mut sizes: impl Iterator<Item = WindowSize>,
+) -> Result<(), OptionError> {
+    let Some(size) = sizes.find(|size| size.is_of_calendar()) else {
         return Ok(());
     };
     Err(OptionError::new(format!(
         "parameter \"{}\" does not go with the window {} of the calendar, which is fixed: expected \
          window=fixed, or rules of their own",
         shown(window.word),
-        shown(quota.window)
+        size.name()
     )))
 }
 

@@ -29,6 +29,12 @@ fn a_limit_is_of_a_unit_of_the_calendar() {
              which is fixed: expected window=fixed, or rules of their own in http.conf:1",
         ),
         (
+            "calendar: in the default of a list",
+            "ratelimit limits=$x default=1/day window=sliding;",
+            "[emerg] ratelimit: parameter \"window=sliding\" does not go with the window day of the calendar, \
+             which is fixed: expected window=fixed, or rules of their own in http.conf:1",
+        ),
+        (
             "calendar: window=moving",
             "ratelimit window=moving limit=1/month;",
             "[emerg] ratelimit: parameter \"window=moving\" does not go with the window month of the calendar, \
