@@ -35,15 +35,7 @@ impl<'m> Namespace<'m> {
     /// [`RateLimitingError::TooManyNamespaces`] if the zone has no room for another one.
     pub fn new(name: &str, table: &'m CounterTable<'m>) -> Result<Self, RateLimitingError> {
         let index = table.namespace(name.as_bytes()).ok_or(RateLimitingError::TooManyNamespaces)?;
-        Ok(Namespace {
-            name: name.into(),
-            table,
-            index,
-            syncs: Vec::new(),
-            early: EarlyShare::OFF,
-            shares_alone: false,
-            told: None,
-        })
+        Ok(Namespace::of(name, table, index, Vec::new()))
     }
 
     /// Defines the namespace `name` in a worker while its configuration is served, with this number
@@ -59,7 +51,16 @@ impl<'m> Namespace<'m> {
         shards: u16,
     ) -> Result<Self, LateError> {
         let (index, syncs) = table.define(name.as_bytes(), definition, shards)?;
-        Ok(Namespace {
+        Ok(Namespace::of(name, table, index, syncs))
+    }
+
+    fn of(
+        name: &str,
+        table: &'m CounterTable<'m>,
+        index: NamespaceIndex,
+        syncs: Vec<SyncState<'m>>,
+    ) -> Self {
+        Namespace {
             name: name.into(),
             table,
             index,
@@ -67,7 +68,7 @@ impl<'m> Namespace<'m> {
             early: EarlyShare::OFF,
             shares_alone: false,
             told: None,
-        })
+        }
     }
 
     /// Sets the share of a limit that is kept from the store until the next sync.
@@ -108,15 +109,8 @@ impl<'m> Namespace<'m> {
     /// # Errors
     ///
     /// [`RateLimitingError::TooManySynced`] if the zone has no room for the shards.
-    pub fn synced(mut self, shards: u16) -> Result<Self, RateLimitingError> {
-        self.syncs = match shards {
-            0 => Vec::new(),
-            _ => {
-                let states = self.table.sync_states(self.index, shards);
-                states.ok_or(RateLimitingError::TooManySynced { shards })?
-            }
-        };
-        Ok(self)
+    pub fn synced(self, shards: u16) -> Result<Self, RateLimitingError> {
+        self.with_syncs(shards, CounterTable::sync_states)
     }
 
     /// Joins the sync with the same store, for another process, without interrupting the others.
@@ -124,15 +118,21 @@ impl<'m> Namespace<'m> {
     /// # Errors
     ///
     /// [`RateLimitingError::TooManySynced`] if the zone has no room for the shards.
-    pub fn sharing_sync(mut self, shards: u16) -> Result<Self, RateLimitingError> {
-        self.syncs = match shards {
+    pub fn sharing_sync(self, shards: u16) -> Result<Self, RateLimitingError> {
+        self.with_syncs(shards, CounterTable::join_sync)
+    }
+
+    fn with_syncs(
+        self,
+        shards: u16,
+        states: impl Fn(&'m CounterTable<'m>, NamespaceIndex, u16) -> Option<Vec<SyncState<'m>>>,
+    ) -> Result<Self, RateLimitingError> {
+        let syncs = match shards {
             0 => Vec::new(),
-            _ => {
-                let states = self.table.join_sync(self.index, shards);
-                states.ok_or(RateLimitingError::TooManySynced { shards })?
-            }
+            _ => states(self.table, self.index, shards)
+                .ok_or(RateLimitingError::TooManySynced { shards })?,
         };
-        Ok(self)
+        Ok(Namespace { syncs, ..self })
     }
 
     /// Returns the state of the syncs, one for each shard; empty if the namespace is local.

@@ -10,6 +10,7 @@ use ngx::ngx_string;
 
 use crate::engine::{Charge, Charges};
 use crate::nginx::conf::{Active, ActiveRule, Conf, LocationConf, RuleSet, Settings};
+use crate::nginx::event_loop::random_up_to;
 use crate::nginx::module::Module;
 use crate::nginx::request::{Request, RequestIdentity};
 use crate::nginx::slot;
@@ -190,6 +191,17 @@ pub(super) enum Response {
     Unavailable,
 }
 
+impl Response {
+    /// Returns the response to a request with this outcome, unless `on_error` decides.
+    #[inline]
+    pub(super) fn to(outcome: Outcome) -> Response {
+        match outcome {
+            Outcome::Rejected => Response::Reject,
+            _ => Response::Admit,
+        }
+    }
+}
+
 /// Memory in a request's pool for the context and the charges.
 pub(crate) struct Room<'r> {
     context: &'r mut MaybeUninit<Context<'r>>,
@@ -270,17 +282,32 @@ impl<'r> Room<'r> {
         }
     }
 
-    /// Stores the decision that `make` builds from the charges in `slot`, which must belong to the
-    /// same request.
-    #[inline]
+    /// Stores the decision with its request, in `slot`, which must belong to the same request.
+    // Always inlined: a call would cost every request.
+    #[inline(always)]
     pub(super) fn keep(
         self,
+        request: &Request<'r>,
         slot: ContextSlot<'r>,
-        make: impl FnOnce(&'r [Charge<'r, 'static>]) -> Context<'r>,
+        (conf, rules): (&'static LocationConf, &'static RuleSet),
+        (outcome, response): (Outcome, Response),
+        renamed: Option<&'r Renamed<'r>>,
     ) -> &'r Context<'r> {
         // SAFETY: the first `len` charges are written.
         let charges = unsafe { slice::from_raw_parts(self.charges.as_ptr().cast(), self.len) };
-        let context = &*self.context.write(make(charges));
+        let context = &*self.context.write(Context {
+            rules,
+            conf,
+            charges,
+            outcome,
+            response,
+            added_wait: Cell::new(match response {
+                Response::Admit => 0,
+                _ => random_up_to(conf.settings.retry_after_jitter),
+            }),
+            renamed,
+            last_decided: Cell::new(request.identity()),
+        });
         slot.set(Some(context));
         context
     }

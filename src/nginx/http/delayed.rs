@@ -13,9 +13,11 @@ use ngx::ngx_string;
 
 use super::answer::{answer, log_delay};
 use super::context::{Context, Delay};
-use super::held::{OwnedWait, RequestWait, Waiting, WaitingParts, WaitingRequests};
+use super::held::{
+    OwnedWait, RequestWait, Waiting, WaitingParts, WaitingRequests, for_each_namespace,
+};
 use crate::broker::Asker;
-use crate::engine::BoundLimit;
+use crate::engine::{BoundLimit, Charge};
 use crate::nginx::conf::{Conf, EvaluationError};
 use crate::nginx::event_loop::EventTimer;
 use crate::nginx::module::Module;
@@ -99,7 +101,7 @@ fn hold<'r>(
     slot_of(request)?.set(Some(delayed));
     let answer = delayed.wait(request)?;
     delayed.timer.set(delay.millis);
-    for_each_namespace(context, BoundLimit::count_delayed);
+    for_each_namespace(delaying(context), BoundLimit::count_delayed);
     Some(answer)
 }
 
@@ -118,7 +120,7 @@ fn go_on(id: u64) {
     DELAYED.with(id, |delayed| {
         delayed.is_over.set(true);
         let time = delayed.since.elapsed();
-        for_each_namespace(delayed.context, |bound| bound.count_wait(time));
+        for_each_namespace(delaying(delayed.context), |bound| bound.count_wait(time));
     });
     let next = |delayed: &Delayed<'_>| -> Option<Waiting> { delayed.waiting.borrow_mut().next() };
     // Resuming the last one can end the main request, and with it all others.
@@ -129,17 +131,13 @@ fn go_on(id: u64) {
     DELAYED.remove(id);
 }
 
-/// Calls `count` with one limit of each namespace in which a rate delays the request.
-fn for_each_namespace(context: &Context<'_>, count: impl Fn(&BoundLimit<'static>)) {
-    let mut counted: Vec<&str> = Vec::new();
-    for charge in context.charges {
-        let (bound, verdict) = (charge.bound(), charge.verdict());
-        let is_delayed = verdict.admitted && verdict.delay() > 0 && !context.is_tried(charge);
-        if is_delayed && !counted.contains(&bound.namespace()) {
-            counted.push(bound.namespace());
-            count(bound);
-        }
-    }
+/// Returns the limits that delay a request.
+fn delaying<'r>(context: &'r Context<'r>) -> impl Iterator<Item = &'r BoundLimit<'static>> {
+    let delaying = context.charges.iter().filter(|charge| {
+        let verdict = charge.verdict();
+        verdict.admitted && verdict.delay() > 0 && !context.is_tried(charge)
+    });
+    delaying.map(Charge::bound)
 }
 
 impl RequestWait for Delayed<'static> {

@@ -1,7 +1,6 @@
 //! The path of a request, from top to bottom: keys, limits, decision, log, rejection. The log phase
 //! charges the hits that depend on the response, and ends the holds of the request.
 
-use core::cell::Cell;
 use core::iter;
 
 use nginx_sys::{
@@ -12,16 +11,15 @@ use nginx_sys::{
 use ngx::http::HttpModuleLocationConf as _;
 
 use super::answer::{answer, reject};
-use super::context::{self, Context, ContextSlot, Renamed, Response, Room};
+use super::context::{self, Context, ContextSlot, Response, Room};
 use super::evaluate::FoundBan;
 use super::{deferred, delayed, evaluate, synchronous};
 use crate::engine::{Charge, Evaluation, LimitCheck};
 use crate::nginx::conf::{Active, Conf, EvaluationError, LocationConf, MainConf, Phase, RuleSet};
-use crate::nginx::event_loop::{NgxClock, guard, measured, random_up_to, sample};
+use crate::nginx::event_loop::{NgxClock, guard, measured, sample};
 use crate::nginx::module::Module;
 use crate::nginx::request::Request;
 use crate::policy::hits::Hits;
-use crate::table::Outcome;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
@@ -157,7 +155,8 @@ fn reject_banned<'r>(
     let (bound, hits) = (&banned.ban.bound, banned.hits);
     evaluation.note(bound, hits, key, Hits::ZERO, banned.reading, false);
     let (outcome, room) = evaluation.finish(conf.settings.refusal, &NgxClock);
-    Ok(keep(request, slot, conf, rules, (outcome, room), keys.renamed()))
+    let decided = (outcome, Response::to(outcome));
+    Ok(room.keep(request, slot, (conf, rules), decided, keys.renamed()))
 }
 
 /// Decides on a request with the counters of this node. `IS_RARE` says whether a rule may be tried
@@ -195,36 +194,8 @@ fn decide_here<'r, const IS_RARE: bool>(
         true => evaluation.finish_rare(active.refusal(settings.refusal), &NgxClock),
         false => evaluation.finish(settings.refusal, &NgxClock),
     };
-    Ok(keep(request, slot, conf, rules, (outcome, room), keys.renamed()))
-}
-
-/// Stores a decision with its request.
-#[inline(always)]
-fn keep<'r>(
-    request: &Request<'r>,
-    slot: ContextSlot<'r>,
-    conf: &'static LocationConf,
-    rules: &'static RuleSet,
-    (outcome, room): (Outcome, Room<'r>),
-    renamed: Option<&'r Renamed<'r>>,
-) -> &'r Context<'r> {
-    room.keep(slot, |charges| Context {
-        rules,
-        conf,
-        charges,
-        outcome,
-        response: match outcome {
-            Outcome::Rejected => Response::Reject,
-            _ => Response::Admit,
-        },
-        added_wait: Cell::new(if outcome == Outcome::Rejected {
-            random_up_to(conf.settings.retry_after_jitter)
-        } else {
-            0
-        }),
-        renamed,
-        last_decided: Cell::new(request.identity()),
-    })
+    let decided = (outcome, Response::to(outcome));
+    Ok(room.keep(request, slot, (conf, rules), decided, keys.renamed()))
 }
 
 /// Handles a subrequest. Its decision belongs to the main request, and may be there already.

@@ -1,7 +1,7 @@
 //! Requests that are decided from this node's reserve without waiting for a store. This worker asks
 //! stores for parts of the reserve, and gives unused hits back.
 
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -14,13 +14,10 @@ use crate::engine::{
     conclude, spend,
 };
 use crate::nginx::conf::{LocationConf, RuleSet};
-use crate::nginx::event_loop::{
-    EventTimer, NgxClock, OfEventLoop, monotonic, monotonic_millis, random_up_to,
-};
+use crate::nginx::event_loop::{EventTimer, NgxClock, OfEventLoop, monotonic, monotonic_millis};
 use crate::nginx::request::Request;
 use crate::nginx::sync;
 use crate::store::contract::decision::Few;
-use crate::table::Outcome;
 
 /// The reserves of this worker; `None` until it has one.
 static BOOK: OfEventLoop<RefCell<Option<Book>>> = OfEventLoop(RefCell::new(None));
@@ -59,30 +56,15 @@ pub(super) fn decide<'r>(
     let settings = &conf.settings;
     let mut evaluation = Evaluation::new(room, settings.count_rejected);
     conclude(&mut evaluation, &checks, &spending.answered, &NgxClock);
-    if evaluation.is_refused() && !settings.count_rejected {
+    if !evaluation.is_charged() {
         spending.put_back();
     }
     let (outcome, room) = match rules.active().has_estimates {
         true => evaluation.finish_rare(settings.refusal, &NgxClock),
         false => evaluation.finish(settings.refusal, &NgxClock),
     };
-    let response = match outcome {
-        Outcome::Rejected => Response::Reject,
-        _ => Response::Admit,
-    };
-    Ok(room.keep(slot, |charges| Context {
-        rules,
-        conf,
-        charges,
-        outcome,
-        response,
-        added_wait: Cell::new(match response {
-            Response::Admit => 0,
-            _ => random_up_to(settings.retry_after_jitter),
-        }),
-        renamed,
-        last_decided: Cell::new(request.identity()),
-    }))
+    let decided = (outcome, Response::to(outcome));
+    Ok(room.keep(request, slot, (conf, rules), decided, renamed))
 }
 
 /// Asks for parts of those reserves that a request has begun to use up.

@@ -18,6 +18,7 @@ use nginx_sys::{
 
 use super::request_bits;
 use crate::broker::{Asker, Waiters};
+use crate::engine::BoundLimit;
 use crate::nginx::event_loop::OfEventLoop;
 use crate::nginx::request::Request;
 use crate::store::contract::decision::Few;
@@ -321,5 +322,19 @@ impl<'r, W: RequestWait> Deref for OwnedWait<'r, W> {
 impl<W: RequestWait> Drop for OwnedWait<'_, W> {
     fn drop(&mut self) {
         self.all.remove(self.id);
+    }
+}
+
+/// Calls `count` with the first limit of each namespace among `bounds`.
+pub(super) fn for_each_namespace<'c>(
+    bounds: impl Iterator<Item = &'c BoundLimit<'static>>,
+    count: impl Fn(&BoundLimit<'static>),
+) {
+    let mut counted: Vec<&str> = Vec::new();
+    for bound in bounds {
+        if !counted.contains(&bound.namespace()) {
+            counted.push(bound.namespace());
+            count(bound);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Requests that wait for stores: the questions, one after another, their answers, and the decision.
 //! They are found by number, resumed at their deadlines, and removed when they end.
 
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::ptr;
 use core::time::Duration;
 
@@ -9,14 +9,14 @@ use nginx_sys::{NGX_AGAIN, ngx_int_t, ngx_uint_t};
 use ngx::http::HttpModuleMainConf as _;
 use ngx::ngx_string;
 
-use super::{OwnedWait, RequestWait, Waiting, WaitingParts, WaitingRequests};
+use super::{OwnedWait, RequestWait, Waiting, WaitingParts, WaitingRequests, for_each_namespace};
 use crate::broker::Asker;
 use crate::engine::{
-    BoundLimit, Evaluation, LimitCheck, PendingDecision, RejectionCache, StoreQuestion, fall_back,
+    Evaluation, LimitCheck, PendingDecision, RejectionCache, StoreQuestion, fall_back,
     unsent_charges,
 };
 use crate::nginx::conf::{Active, ActiveRule, Conf, EvaluationError, LocationConf, RuleSet};
-use crate::nginx::event_loop::{NgxClock, OfEventLoop, monotonic, random_up_to};
+use crate::nginx::event_loop::{NgxClock, OfEventLoop, monotonic};
 use crate::nginx::http::context::{Context, ContextSlot, Renamed, Response, Room};
 use crate::nginx::module::Module;
 use crate::nginx::request::Request;
@@ -158,7 +158,7 @@ impl<'r> Suspension<'r> {
     /// Records the time that the request waited, in each namespace whose store decides.
     pub(crate) fn count_wait(&self, time: Duration) {
         let asked = self.checks.iter().filter(|check| check.store.is_some());
-        for_each_namespace(asked, |bound| bound.count_wait(time));
+        for_each_namespace(asked.map(|it| it.bound), |bound| bound.count_wait(time));
     }
 
     /// Makes the decision, and stores it with the request. `None` if another part of the same main
@@ -169,19 +169,8 @@ impl<'r> Suspension<'r> {
             true => self.fall_back(evaluation, request),
             false => self.conclude(evaluation),
         };
-        Some(room.keep(self.slot, |charges| Context {
-            rules: self.rules,
-            conf: self.conf,
-            charges,
-            outcome,
-            response,
-            added_wait: Cell::new(match response {
-                Response::Admit => 0,
-                _ => random_up_to(self.conf.settings.retry_after_jitter),
-            }),
-            renamed: self.renamed,
-            last_decided: Cell::new(request.identity()),
-        }))
+        let of = (self.conf, self.rules);
+        Some(room.keep(request, self.slot, of, (outcome, response), self.renamed))
     }
 
     /// Returns the outcome of a refused request.
@@ -202,11 +191,7 @@ impl<'r> Suspension<'r> {
             self.refund();
         }
         let (outcome, room) = evaluation.finish_rare(self.refusal(), &NgxClock);
-        let response = match outcome {
-            Outcome::Rejected => Response::Reject,
-            _ => Response::Admit,
-        };
-        (outcome, room, response)
+        (outcome, room, Response::to(outcome))
     }
 
     /// Decides by the configured `on_error`.
@@ -227,7 +212,8 @@ impl<'r> Suspension<'r> {
         if self.on_error == OnError::Deny {
             self.log_denial(request);
         }
-        for_each_namespace(&self.checks, |bound| bound.count_fallback(self.on_error));
+        let bounds = self.checks.iter().map(|it| it.bound);
+        for_each_namespace(bounds, |bound| bound.count_fallback(self.on_error));
         let room = evaluation.end(&NgxClock);
         let store_of = |bound: &_| {
             let mut checks = self.checks.iter();
@@ -263,20 +249,6 @@ impl<'r> Suspension<'r> {
             // If no decider takes the refund, the store has charged one request that was not
             // admitted.
             sync::tell(charged.decider, &charged.refund());
-        }
-    }
-}
-
-/// Calls `count` with one limit of each namespace of `checks`.
-fn for_each_namespace<'c, 'r: 'c>(
-    checks: impl IntoIterator<Item = &'c LimitCheck<'r, 'static>>,
-    count: impl Fn(&BoundLimit<'static>),
-) {
-    let mut counted: Vec<&str> = Vec::new();
-    for LimitCheck { bound, .. } in checks {
-        if !counted.contains(&bound.namespace()) {
-            counted.push(bound.namespace());
-            count(bound);
         }
     }
 }
