@@ -122,6 +122,23 @@ __DATA__
 
 
 
+=== a rule that rejects where the level does not bans as well
+--- config
+    ratelimit_dry_run on;
+    location /t {
+        ratelimit limit=1/366d ban=1h dry_run=off;
+        ratelimit limit=5/366d counter=other;
+        empty_gif;
+    }
+--- request eval
+[("GET /t") x 4]
+--- error_code eval
+[200, (429) x 3]
+--- response_headers_like eval
+['', '', ('Retry-After: (?:3600|3599)') x 2]
+
+
+
 === a banned request is told the hits of a burst, too
 --- config
     location /t {

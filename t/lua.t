@@ -277,6 +277,16 @@ subtest 'a limiter has the shape of resty.limit' => sub {
     $node->stop(qr/rejected by/);
 };
 
+subtest 'requests that a killed worker had under way are given back' => sub {
+    start(%conf);
+    my $comes = 't.conn = t.conn or rl.limiter { concurrent = 1 } return t.conn:incoming("k", true)';
+    is(lua($comes), 'true 0 1', 'one comes');
+    is(lua($comes), 'true nil rejected', 'no more');
+    kill KILL => $node->workers;
+    eventually(sub { lua($comes) }, 'true 0 1', 'one comes to the next worker');
+    $node->stop(qr/exited on signal 9/);
+};
+
 subtest 'the examples of docs/lua.md' => sub {
     open my $in, '<', "$FindBin::Bin/../docs/lua.md" or die "cannot read docs/lua.md: $!\n";
     my $page = do { local $/; <$in> };

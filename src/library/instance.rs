@@ -56,9 +56,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Returns the instance with this name, which is created unless it is in use.
 ///
-/// An instance is in use while it has a clone. After the last clone is dropped, hits that are not
-/// pushed yet are pushed in the background for at most two seconds. Call [`Instance::sync`] before
-/// that to learn whether the stores took them.
+/// An instance is in use while it has a clone. After the last clone and the last limiter are
+/// dropped, hits that are not pushed yet are pushed in the background for at most two seconds. Call
+/// [`Instance::sync`] before that to learn whether the stores took them.
 ///
 /// # Errors
 ///
@@ -246,7 +246,7 @@ impl Instance {
     /// fixed windows, unless its store decides by other algorithms.
     pub fn limiter(&self, options: &LimiterOptions) -> Result<RateLimiter, NewError> {
         let served = self.with(Some(&options.namespace), Clone::clone)?;
-        options.make(&served.namespace, served.decisions)
+        options.make(&served.namespace, served.decisions, served.commands)
     }
 
     /// Pushes the hits counted here to the store, fetches the counts of other nodes, and waits for

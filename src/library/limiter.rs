@@ -3,11 +3,13 @@
 use core::time::Duration;
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::mpsc::UnboundedSender;
+
 use super::asking::{StoreDecisions, block_on};
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
 use crate::engine::functions::arguments::{self, ArgumentError};
-use crate::engine::{AskedHits, Committed, Env as _, Incoming, Limiter, Machine};
+use crate::engine::{AskedHits, Committed, Env as _, Incoming, Limiter, Machine, SyncCommand};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::DEFAULT_NAMESPACE;
@@ -50,6 +52,8 @@ pub struct RateLimiter {
     limiter: WithTable<LimiterInTable>,
     /// Decisions of the store; `None` if it does not decide.
     decisions: Option<Arc<StoreDecisions>>,
+    /// Keeps the sync of the namespace going; `None` without a store.
+    _sync: Option<UnboundedSender<SyncCommand>>,
     /// The time of the last look for processes that have ended, and their holds.
     sweep: Mutex<(Option<Duration>, HeldSweep)>,
 }
@@ -128,6 +132,7 @@ impl LimiterOptions {
         &self,
         namespace: &DefinedNamespace,
         decisions: Option<Arc<StoreDecisions>>,
+        sync: Option<UnboundedSender<SyncCommand>>,
     ) -> Result<RateLimiter, NewError> {
         let (limit, hits) = match self.admits {
             Admits::Windows { limit, window, window_type } => {
@@ -143,7 +148,7 @@ impl LimiterOptions {
         };
         check_algorithm(limit.algorithm, namespace, decisions.as_deref())?;
         let limiter = namespace.keep(|namespace| Limiter::new(&namespace, limit, hits))?;
-        Ok(RateLimiter { limiter, decisions, sweep: Mutex::default() })
+        Ok(RateLimiter { limiter, decisions, _sync: sync, sweep: Mutex::default() })
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn start(conf: &'static MainConf, log: Log<'static>) {
 /// Starts to look after the holds of callers of the library, in a worker that does not yet.
 pub(super) fn start_if_serving(conf: &'static MainConf) {
     let is_started = SWEEPS.0.borrow().is_some();
-    if let Some(log) = sync::log().filter(|_| !is_started) {
+    if let Some(log) = sync::serving_log().filter(|_| !is_started) {
         start(conf, log);
     }
 }

@@ -118,12 +118,14 @@ sub synchronous_tests {
         $conf{rules}{tried}  = 'api limit=2/366d limit=9/360d window=fixed counter=default dry_run=on; ratelimit api limit=4/300d window=fixed';
         $conf{rules}{first}  = 'api limit=100/366d window=fixed counter=default cost=0';
         $conf{rules}{second} = 'api limit=100/360d window=fixed counter=default cost=0';
-        my %counter = map { $_ => "300d window=fixed counter=$_" } qw(asks both either apart);
+        my %counter = map { $_ => "300d window=fixed counter=$_" } qw(asks both either apart banned);
         $conf{rules}{asks}   = "api limit=3/$counter{asks} dry_run=on; ratelimit api limit=3/$counter{asks} cost=0";
         $conf{rules}{both}   = "api limit=1/$counter{both} dry_run=on; ratelimit api limit=2/$counter{both} dry_run=on";
         $conf{rules}{look}   = "api limit=9/$counter{both} cost=0";
         $conf{rules}{either} = "api limit=1/$counter{either} dry_run=on; ratelimit api limit=3/$counter{either}";
         $conf{rules}{apart}  = "api limit=9/$counter{apart} dry_run=on; ratelimit api limit=2/300d window=fixed counter=default";
+        $conf{rules}{banned} = "api limit=1/$counter{banned} ban=1h dry_run=on; ratelimit_count_rejected on";
+        $conf{rules}{left}   = "api limit=9/$counter{banned} cost=0";
         $_->start(%conf) for @nodes;
         reached($_) for @nodes;
         my @statuses = map { $_->status(tried => 'k') } $a, $b, $a, $b, $a;
@@ -134,6 +136,8 @@ sub synchronous_tests {
         is($a->rate(look => 'k'), 2, 'one of two is charged while it admits');
         $a->hit(either => 'k');
         like($a->last('RateLimit'), qr/\A"api-300d";r=0;.* "api-300d-2";r=2;/, 'the remainder is that after the request');
+        is($a->hit(banned => 'k'), 200, 'a ban rejects nothing') for 1 .. 5;
+        eventually(sub { $a->rate(left => 'k') }, 2, 'and what it would reject is not counted');
         $a->hit(apart => 'apart') for 1 .. 3;
         like($a->last('RateLimit'), qr/"api-300d";r=7;/, 'and without what was refunded');
         stop();

@@ -25,6 +25,8 @@ pub struct PendingDecision {
     /// The questions, one for each decider, in order. At the end, those whose stores have charged
     /// the request.
     questions: Few<StoreQuestion>,
+    /// Questions whose stores have charged a rule that is tried alone and has banned the key.
+    banned: Few<StoreQuestion>,
     /// Index of the question to be answered next.
     next: usize,
     /// The answers, by check.
@@ -60,6 +62,7 @@ impl PendingDecision {
             counts_rejected,
             ending: questions.is_empty().then_some(Ending::Decided),
             questions,
+            banned: Few::new(),
             next: 0,
             answered: smallvec![None; checks.len()],
         }
@@ -115,6 +118,13 @@ impl PendingDecision {
             // Asked again.
             return true;
         }
+        if is_trial && self.counts_rejected && question.is_banned(checks, clock) {
+            question.forget_charges(&mut self.answered);
+            let banned = self.questions.remove(self.next);
+            self.banned.push(banned);
+            self.end_after_last();
+            return true;
+        }
         if is_trial && (is_admitted || self.counts_rejected) {
             let charged = question.question.counters.clone();
             let later = self.questions.iter_mut().skip(self.next.saturating_add(1));
@@ -128,10 +138,15 @@ impl PendingDecision {
         } else {
             self.questions.truncate(self.next);
         }
+        self.end_after_last();
+        is_admitted
+    }
+
+    /// Ends the decision if all stores have answered.
+    fn end_after_last(&mut self) {
         if self.next >= self.questions.len() {
             self.ending = Some(Ending::Decided);
         }
-        is_admitted
     }
 
     /// Ends the decision because this decider, which must still be asked, does not answer.
@@ -173,6 +188,12 @@ impl PendingDecision {
         conclude(evaluation, checks, &self.answered, clock);
     }
 
+    /// Takes the questions whose stores have charged a banned key, and must be refunded whatever the
+    /// decision is.
+    pub fn take_banned(&mut self) -> Few<StoreQuestion> {
+        core::mem::take(&mut self.banned)
+    }
+
     /// Takes the questions whose stores have charged the request. They must be refunded if the
     /// request is rejected without being counted, or decided without the stores.
     pub fn take_charged(&mut self) -> Few<StoreQuestion> {
@@ -188,13 +209,20 @@ pub fn fall_back<'c, 'm: 'c, L: Charges<'c, 'm>>(
     on_error: OnError,
     clock: &impl Clock,
 ) {
+    // The rule that is tried alone, and has banned the key.
+    let mut banned = None;
     for LimitCheck { bound, hits, key, cost, store, trial } in checks {
         evaluation.enter(*trial);
         if bound.is_of_bans() {
-            let is_tried = trial.is_some();
-            if evaluation.check_ban(bound, *hits, key, None, is_tried, clock) && !is_tried {
-                break;
+            if evaluation.check_ban(bound, *hits, key, None, trial.is_some(), clock) {
+                match trial {
+                    None => break,
+                    Some(_) => banned = *trial,
+                }
             }
+            continue;
+        }
+        if trial.is_some() && *trial == banned {
             continue;
         }
         let is_counted_here = store.is_none() || on_error == OnError::Local;

@@ -240,6 +240,22 @@ impl StoreQuestion {
         }
     }
 
+    /// Returns whether a ban of the rules in the question refuses the request, after the answer was noted.
+    pub(super) fn is_banned(&self, checks: &[LimitCheck<'_, '_>], clock: &impl Clock) -> bool {
+        let checks = self.checks.iter().filter_map(|index| checks.get(*index));
+        let mut bans = checks.filter(|check| check.bound.is_of_bans());
+        bans.any(|ban| !ban.bound.verdict(ban.hits, *ban.key, Hits::ZERO, clock).admitted)
+    }
+
+    /// Forgets what the store has charged by the noted answer.
+    pub(super) fn forget_charges(&self, answered: &mut [Option<Answered>]) {
+        for index in &self.checks {
+            if let Some(Some(answered)) = answered.get_mut(*index) {
+                answered.charged = Hits::ZERO;
+            }
+        }
+    }
+
     /// Makes the store admit a key that it refused only because of bans that have ended. Returns
     /// whether it did so.
     pub(super) fn ignore_ended_bans(

@@ -132,6 +132,21 @@ fn a_dropped_instance_pushes_the_remaining_hits() {
 }
 
 #[test]
+fn a_limiter_that_outlives_its_instance_is_still_synced() {
+    let server = Server::start(&[]);
+    let store = redis(&server);
+    let left = node(&store, &memory(), Duration::from_millis(20));
+    left.sync(None).unwrap();
+    let limiter = left.limiter(&LimiterOptions::window(5.0, WINDOW)).unwrap();
+    drop(left);
+    assert!(limiter.incoming("k", true).unwrap().is_admitted);
+    let other = node(&store, &memory(), RARELY);
+    while rate(&other) < 1.0 {
+        other.sync(None).unwrap();
+    }
+}
+
+#[test]
 fn a_store_that_is_away_is_an_error_and_costs_no_hit() {
     let server = Server::start(&[]);
     let address = server.tcp().to_string();

@@ -154,7 +154,8 @@ fn reject_banned<'r>(
     let mut evaluation = Evaluation::new(room, false);
     let (bound, hits) = (&banned.ban.bound, banned.hits);
     evaluation.note(bound, hits, key, Hits::ZERO, banned.reading, false);
-    let (outcome, room) = evaluation.finish(conf.settings.refusal, &NgxClock);
+    let refusal = rules.active().refusal(conf.settings.refusal);
+    let (outcome, room) = evaluation.finish(refusal, &NgxClock);
     let decided = (outcome, Response::to(outcome));
     Ok(room.keep(request, slot, (conf, rules), decided, keys.renamed()))
 }

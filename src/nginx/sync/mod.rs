@@ -308,6 +308,11 @@ pub(super) fn store_time(decider: usize) -> Option<UnixMillis> {
     with_client(decider, |_, client, decider| client.store_time(decider, now_millis()))?
 }
 
+/// Returns the log of a process that serves a configuration.
+pub(super) fn serving_log() -> Option<Log<'static>> {
+    Some(SERVING.0.borrow().as_ref()?.log)
+}
+
 /// Returns the log for messages about stores; `None` if this worker uses no store.
 pub(super) fn log() -> Option<Log<'static>> {
     Some(WORKER.0.borrow().as_ref()?.log)

@@ -190,6 +190,7 @@ impl<'r> Suspension<'r> {
         if !evaluation.is_charged() {
             self.refund();
         }
+        refund(self.decision.take_banned());
         let (outcome, room) = evaluation.finish_rare(self.refusal(), &NgxClock);
         (outcome, room, Response::to(outcome))
     }
@@ -202,6 +203,7 @@ impl<'r> Suspension<'r> {
         request: &Request<'r>,
     ) -> (Outcome, Room<'r>, Response) {
         self.refund();
+        refund(self.decision.take_banned());
         fall_back(&mut evaluation, &self.checks, self.on_error, &NgxClock);
         let response = match (self.on_error, evaluation.is_refused()) {
             _ if self.is_dry_run() => Response::Admit,
@@ -245,11 +247,15 @@ impl<'r> Suspension<'r> {
     /// Refunds the hits at the stores that have charged the request, after another limit refused
     /// it.
     fn refund(&mut self) {
-        for charged in self.decision.take_charged() {
-            // If no decider takes the refund, the store has charged one request that was not
-            // admitted.
-            sync::tell(charged.decider, &charged.refund());
-        }
+        refund(self.decision.take_charged());
+    }
+}
+
+/// Refunds the hits of these questions at their stores.
+fn refund(charged: Few<StoreQuestion>) {
+    for charged in charged {
+        // If no decider takes the refund, the store has charged one request that was not admitted.
+        sync::tell(charged.decider, &charged.refund());
     }
 }
 
