@@ -118,7 +118,7 @@ sub synchronous_tests {
         $conf{rules}{tried}  = 'api limit=2/366d limit=9/360d window=fixed counter=default dry_run=on; ratelimit api limit=4/300d window=fixed';
         $conf{rules}{first}  = 'api limit=100/366d window=fixed counter=default cost=0';
         $conf{rules}{second} = 'api limit=100/360d window=fixed counter=default cost=0';
-        my %counter = map { $_ => "300d window=fixed counter=$_" } qw(asks both either apart banned);
+        my %counter = map { $_ => "300d window=fixed counter=$_" } qw(asks both either apart banned order);
         $conf{rules}{asks}   = "api limit=3/$counter{asks} dry_run=on; ratelimit api limit=3/$counter{asks} cost=0";
         $conf{rules}{both}   = "api limit=1/$counter{both} dry_run=on; ratelimit api limit=2/$counter{both} dry_run=on";
         $conf{rules}{look}   = "api limit=9/$counter{both} cost=0";
@@ -126,6 +126,8 @@ sub synchronous_tests {
         $conf{rules}{apart}  = "api limit=9/$counter{apart} dry_run=on; ratelimit api limit=2/300d window=fixed counter=default";
         $conf{rules}{banned} = "api limit=1/$counter{banned} ban=1h dry_run=on; ratelimit_count_rejected on";
         $conf{rules}{left}   = "api limit=9/$counter{banned} cost=0";
+        $conf{rules}{order}  = "api limit=9/$counter{order} cost=3 charge=2 dry_run=on; ratelimit api limit=4/$counter{order}";
+        $conf{rules}{count}  = "api limit=9/$counter{order} cost=0";
         $_->start(%conf) for @nodes;
         reached($_) for @nodes;
         my @statuses = map { $_->status(tried => 'k') } $a, $b, $a, $b, $a;
@@ -138,8 +140,27 @@ sub synchronous_tests {
         like($a->last('RateLimit'), qr/\A"api-300d";r=0;.* "api-300d-2";r=2;/, 'the remainder is that after the request');
         is($a->hit(banned => 'k'), 200, 'a ban rejects nothing') for 1 .. 5;
         eventually(sub { $a->rate(left => 'k') }, 2, 'and what it would reject is not counted');
+        for my $counted (2, 4) {
+            is($a->hit(order => 'k'), 200, 'the first cost is charged');
+            eventually(sub { $a->rate(count => 'k') }, $counted, 'and what the response tells in its place');
+        }
+        is($a->hit(order => 'k'), 429, 'which the other rule counts');
         $a->hit(apart => 'apart') for 1 .. 3;
         like($a->last('RateLimit'), qr/"api-300d";r=7;/, 'and without what was refunded');
+        stop();
+    };
+
+    subtest 'a banned request is one of the ban, whatever other rules say' => sub {
+        $store->be_empty;
+        my %conf = decided();
+        my $first = 'api limit=1/300d window=fixed counter=first ban=1h ban_after=3 status=503';
+        $conf{rules}{banned} = "$first; ratelimit api limit=1/300d window=fixed counter=second ban=2h status=403";
+        $a->start(%conf);
+        reached($a);
+        $a->hit(banned => 'k') for 1, 2;
+        is($a->hit(banned => 'k'), 403, 'the status is that of the ban') for 1 .. 4;
+        cmp_ok($a->last('Retry-After'), '>', 3600, 'and so is its end');
+        unlike($a->last('RateLimit'), qr/,/, 'which is all that the response tells');
         stop();
     };
 

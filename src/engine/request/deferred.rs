@@ -54,7 +54,12 @@ pub fn deferred_hits<'a, 'c, 'm>(
             Some(_) => continue,
             None => Hits::ZERO,
         };
-        let value = value_of(charge.bound).unwrap_or(estimate);
+        // A store only fills a bucket with hits that it refuses, by an unknown part of them.
+        let is_filled = is_charged_by_store(charge) && !charge.counted.admitted;
+        let value = match is_filled && charge.counter().kind().is_bucket() {
+            true => estimate,
+            false => value_of(charge.bound).unwrap_or(estimate),
+        };
         charge.bound.count_hits(value.min(estimate));
         if by.is_none() && value > Hits::ZERO {
             charged.push((identity, index));

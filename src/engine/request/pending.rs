@@ -9,7 +9,7 @@ use smallvec::smallvec;
 use super::charge::Charges;
 use super::evaluation::Evaluation;
 use super::rejection_cache::RejectionCache;
-use super::synchronous::{Answered, LimitCheck, StoreQuestion, conclude, questions};
+use super::synchronous::{Answered, LimitCheck, StoreQuestion, conclude, questions, refuse_banned};
 use crate::policy::namespace::OnError;
 use crate::policy::window::Clock;
 use crate::store::contract::decision::{Answer, Few};
@@ -209,16 +209,16 @@ pub fn fall_back<'c, 'm: 'c, L: Charges<'c, 'm>>(
     on_error: OnError,
     clock: &impl Clock,
 ) {
+    if refuse_banned(evaluation, checks, &[], clock) {
+        return;
+    }
     // The rule that is tried alone, and has banned the key.
     let mut banned = None;
     for LimitCheck { bound, hits, key, cost, store, trial } in checks {
         evaluation.enter(*trial);
         if bound.is_of_bans() {
-            if evaluation.check_ban(bound, *hits, key, None, trial.is_some(), clock) {
-                match trial {
-                    None => break,
-                    Some(_) => banned = *trial,
-                }
+            if trial.is_some() && evaluation.check_ban(bound, *hits, key, None, true, clock) {
+                banned = *trial;
             }
             continue;
         }

@@ -58,6 +58,8 @@ pub struct StoreQuestion {
     pub question: Question,
     /// Whether it is about a rule that is tried alone.
     pub(super) is_trial: bool,
+    /// Whether the store has charged it although a limit refused, which only fills a bucket.
+    is_filled: bool,
     /// The index of the check for each limit of the question.
     checks: Few<usize>,
 }
@@ -172,7 +174,7 @@ fn question(
             Some(counter) if counter.cost == Hits::ZERO => counter.cost = cost,
             Some(_) => {}
             None => {
-                let charged = match is_charged_otherwise(checks, check) {
+                let charged = match is_charged_before(checks, index) {
                     true => Hits::ZERO,
                     false => cost,
                 };
@@ -201,22 +203,28 @@ fn question(
         decider,
         question: Question { counts_rejected, counters, limits },
         is_trial: false,
+        is_filled: false,
         checks: indices,
     }
 }
 
-/// Returns whether a check is of a rule that is tried alone, and a rule that is not charges its counter.
-fn is_charged_otherwise(checks: &[LimitCheck<'_, '_>], tried: &LimitCheck<'_, '_>) -> bool {
-    let mut others = checks.iter().filter(|_| tried.trial.is_some());
-    others.any(|check| {
+/// Returns whether check number `index` is of a rule that is tried alone, and a rule that is not, and
+/// stands before it, charges its counter.
+fn is_charged_before(checks: &[LimitCheck<'_, '_>], index: usize) -> bool {
+    let Some(tried) = checks.get(index).filter(|check| check.trial.is_some()) else {
+        return false;
+    };
+    checks.iter().take(index).any(|check| {
         check.trial.is_none() && check.cost > Hits::ZERO && check.identity() == tried.identity()
     })
 }
 
 impl StoreQuestion {
-    /// Returns the question that refunds the charges of this one.
+    /// Returns the question that refunds the charges of this one, as far as they are known.
     pub fn refund(&self) -> Question {
-        self.question.refund()
+        let mut refund = self.question.refund();
+        refund.counters.retain(|counter| !self.is_filled || !counter.kind.is_bucket());
+        refund
     }
 
     /// Returns the question that charges the same hits without limits.
@@ -284,7 +292,7 @@ impl StoreQuestion {
     /// Records the answer for each check, and in the node's table. Returns whether all limits admit
     /// the request.
     pub fn note(
-        &self,
+        &mut self,
         answer: &Answer,
         checks: &[LimitCheck<'_, '_>],
         answered: &mut [Option<Answered>],
@@ -306,6 +314,7 @@ impl StoreQuestion {
         }
         let is_admitted = answer.admitted.iter().all(|admitted| *admitted);
         let is_charged = is_admitted || self.question.counts_rejected;
+        self.is_filled = is_charged && !is_admitted;
         let counters = self.question.counters.iter().enumerate();
         for ((number, counter), reading) in counters.zip(&answer.readings) {
             // The first limit with the counter has its key.
@@ -333,6 +342,9 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     answers: &[Option<Answered>],
     clock: &impl Clock,
 ) {
+    if refuse_banned(evaluation, checks, answers, clock) {
+        return;
+    }
     // The rule that is tried alone, and has banned the key.
     let mut banned = None;
     for (&check, answered) in checks.iter().zip(answers) {
@@ -342,11 +354,8 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
             _ if bound.is_of_bans() => {
                 let answer = answered.map(|it| it.reading);
                 // A ban stands for the limits that follow it.
-                if evaluation.check_ban(bound, hits, key, answer, trial.is_some(), clock) {
-                    match trial {
-                        None => break,
-                        Some(_) => banned = trial,
-                    }
+                if trial.is_some() && evaluation.check_ban(bound, hits, key, answer, true, clock) {
+                    banned = trial;
                 }
             }
             _ if trial.is_some() && trial == banned => {}
@@ -374,6 +383,23 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
         }
         bound.log_charged(hits, *key, charged, clock);
     }
+}
+
+/// Refuses a request by the first ban of a rule that is not tried alone, and by nothing else. Returns
+/// whether there is one.
+pub(super) fn refuse_banned<'c, 'm: 'c, L: Charges<'c, 'm>>(
+    evaluation: &mut Evaluation<L>,
+    checks: &[LimitCheck<'c, 'm>],
+    answers: &[Option<Answered>],
+    clock: &impl Clock,
+) -> bool {
+    checks.iter().enumerate().any(|(index, check)| {
+        let LimitCheck { bound, hits, key, trial, .. } = *check;
+        let answer = answers.get(index).copied().flatten().map(|it| it.reading);
+        bound.is_of_bans()
+            && trial.is_none()
+            && evaluation.check_ban(bound, hits, key, answer, false, clock)
+    })
 }
 
 /// Returns the hits that the same request was charged in the counter of a rule that is tried alone

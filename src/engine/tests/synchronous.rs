@@ -205,7 +205,7 @@ fn limits_in_one_shard_of_a_cluster_are_one_question() {
         fixture.ask_cluster(&hour, 1, 5),
         fixture.ask(&hour, 10, 1, 1, None),
     ];
-    let asked = questions(&checks, false);
+    let mut asked = questions(&checks, false);
     let parts: Vec<_> = asked
         .iter()
         .map(|part| {
@@ -285,7 +285,7 @@ fn answers_are_combined_with_decisions_of_this_node() {
         (fixture.limit(60, Algorithm::Fixed), fixture.limit(3600, Algorithm::Fixed));
     for (admitted, here, outcome) in [(true, 5, Outcome::Passed), (false, 5, Outcome::Rejected)] {
         let checks = [fixture.ask(&hour, 100, 1, 5, None), fixture.ask(&minute, 10, 0, 5, Some(0))];
-        let asked = questions(&checks, false).remove(0);
+        let mut asked = questions(&checks, false).remove(0);
         let answer = Answer {
             admitted: smallvec![admitted],
             readings: smallvec![counts(9, 3, 0, size(60))],
@@ -472,7 +472,7 @@ fn a_refusal_by_charges_that_may_be_taken_back_is_not_remembered() {
     let fixture = Fixture::new(&shared);
     let minute = fixture.limit(60, Algorithm::Fixed);
     let checks = [fixture.ask(&minute, 10, 0, 1, Some(0))];
-    let asked = questions(&checks, false).remove(0);
+    let mut asked = questions(&checks, false).remove(0);
     for (certainty, is_remembered) in
         [(Certainty::Unsettled, false), (Certainty::Raced, false), (Certainty::Settled, true)]
     {
@@ -535,7 +535,7 @@ fn hits_that_a_store_admits_to_a_moving_window_are_counted_here_too() {
     let asked = questions(&checks, false);
     let evaluate = |by_moving: bool, by_other: bool| {
         let mut answered = vec![None; 2];
-        for (part, admitted) in asked.iter().zip([by_moving, by_other]) {
+        for (mut part, admitted) in asked.clone().into_iter().zip([by_moving, by_other]) {
             let is_moving = part.decider == 0;
             let answer = Answer {
                 admitted: smallvec![admitted],
@@ -582,7 +582,7 @@ fn a_bucket_of_the_store_is_recorded_at_its_rate() {
     let kind = LevelKind::Bucket(hits(10));
     let reading = kind.reading(size(1), level, UnixMillis(T));
     let checks = [fixture.ask(&rate, 10, 0, 1, Some(0))];
-    let asked = questions(&checks, false).remove(0);
+    let mut asked = questions(&checks, false).remove(0);
     let answer = Answer {
         admitted: smallvec![true],
         readings: smallvec![reading],

@@ -22,6 +22,11 @@ pub enum StoredKind {
 }
 
 impl StoredKind {
+    /// Whether it is the level of a bucket.
+    pub fn is_bucket(self) -> bool {
+        matches!(self, StoredKind::Level(LevelKind::Bucket(_)))
+    }
+
     /// All kinds that stores have; the bucket has rate 0.
     pub const ALL: &[StoredKind] = &[
         StoredKind::Windows,
