@@ -18,9 +18,10 @@ my $port = $ENV{TEST_NGINX_PORT} || 1984;
 my $node = Node->new(a => $port + 2);
 $node->start(
     rules => {
-        hit   => 'limit=1/366d window=fixed',
-        named => q{limit=1/366d window=fixed name=login key=$http_user_agent counter=agent},
-        slow  => 'rate=2/1s burst=5 delay=all counter=slow',
+        hit    => 'limit=1/366d window=fixed',
+        named  => q{limit=1/366d window=fixed name=login key=$http_user_agent counter=agent},
+        banned => 'limit=1/366d window=fixed counter=banned ban=1h',
+        slow   => 'rate=2/1s burst=5 delay=all counter=slow',
     },
     server => q{
         set_real_ip_from 127.0.0.1;
@@ -42,8 +43,9 @@ request('192.0.2.4', '/named/k', $_), request('192.0.2.4', '/named/k', $_) for @
 request('192.0.2.5', '/hit/k?' . escaped($_)) for @forged;
 request('192.0.2.6', '/dry/k') for 1 .. 3;
 request('192.0.2.7', '/slow/k') for 1 .. 3;
+request('192.0.2.8', '/banned/k') for 1 .. 4;
 my %expected = (
-    '192.0.2.1' => 3, '2001:db8::2' => 1, map { $_ => scalar @forged } qw(192.0.2.3 192.0.2.4 192.0.2.5)
+    '192.0.2.1' => 3, '192.0.2.8' => 3, '2001:db8::2' => 1, map { $_ => scalar @forged } qw(192.0.2.3 192.0.2.4 192.0.2.5)
 );
 is($node->logged(qr/ratelimit: would be rejected by/), 2, 'the log has dry runs');
 cmp_ok($node->logged(qr/ratelimit: delayed by/), '>', 0, 'and delays');

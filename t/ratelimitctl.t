@@ -116,8 +116,10 @@ is_answered(ratelimitctl(qw(-n none status)), 1, qr/there is no such namespace/,
 
 is_answered(ratelimitctl('-a', "http://127.0.0.1:$node->{port}/api", 'reset', 'k'), 1, qr/read-only/, 'an API that is read-only');
 is_answered(ratelimitctl('-a', "http://127.0.0.1:$node->{port}/x", 'status'), 3, qr/is not the API of this module: .* 404/, 'no API');
-is_answered(ratelimitctl('-a', 'http://127.0.0.1:1/', 'status'), 3, qr/^ratelimitctl: no answer from/, 'no node');
-is_answered(ratelimitctl(@$_), 2, qr/\S/, "wrong usage: @$_") for [], ['x'], ['show'], [qw(show a b)], [qw(status x)], ['-z'];
+is_answered(ratelimitctl('-a', 'http://127.0.0.1:1/', 'status'), 3, qr/^ratelimitctl: no answer from \S+: curl: \(7\)/, 'no node');
+is_answered(ratelimitctl(@$_), 2, qr/\S/, "wrong usage: @$_") for [], ['x'], ['show'], [qw(show a b)], [qw(status x)], ['-z'],
+    [qw(-r 1/1s -w 1m show a)], ['-e', 'lift', 'sha256:' . 'a' x 64];
+is(system("$FindBin::Bin/../scripts/ratelimitctl -a http://127.0.0.1:$node->{port}/rw status >/dev/full 2>&1") >> 8, 1, 'no room for the output');
 is_answered(ratelimitctl('-h'), 0, qr/^Usage: ratelimitctl/, 'help');
 
 # If the server is not the API, ratelimitctl prints nothing to stdout and its exit status is never 0.
