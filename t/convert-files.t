@@ -150,6 +150,22 @@ for (
     };
 }
 
+subtest 'absolute names of included files' => sub {
+    my $directory = directory_of('conf.d/limits.conf' => "limit_req_zone \$binary_remote_addr zone=a:1m rate=1r/s;\n",
+        'sites/one' => "server { limit_req zone=a; }\n", 'nginx.conf' => '');
+    open my $file, '>', "$directory/nginx.conf" or die "no file: $!\n";
+    print $file whole("    include $directory/conf.d/*.conf;\n    include $directory/sites/*;\n");
+    close $file;
+    is((convert('-d', "$directory/new", "$directory/nginx.conf"))[0], 0, 'converted');
+    passes("$directory/new", 'the result');
+    my $read = `$nginx -T -p $directory/new -c $directory/new/nginx.conf -e stderr 2>/dev/null`;
+    unlike($read =~ s/^#.*$//mgr, qr/limit_req/, 'which consists of the new files');
+    like($read, qr/ratelimit rate=1\/1s/, 'with rules');
+    my ($code, undef, $errors) = convert('-p', "$directory/conf.d", '-d', "$directory/other", "$directory/nginx.conf");
+    is($code, 3, 'of another directory, they ask for work');
+    like($errors, qr/sites\/\*" is still the file of before/, 'by name');
+};
+
 subtest 'output' => sub {
     my $directory = directory_of('nginx.conf' => $valid, 'main.conf' => 'http { include part; }', 'part' => "limit_req_zone \$k zone=a:1m rate=1r/s; limit_req zone=a;\n");
     my ($code, $output, $errors) = convert("$directory/nginx.conf");

@@ -178,6 +178,7 @@ fn convert(options: &Options) -> Result<Conversion, String> {
         main: &options.input,
         directory: options.directory(),
         may_miss_includes: options.may_miss_includes,
+        is_moved: options.output_directory.is_some(),
     };
     nginx::convert(&FileSystem, &input).map_err(|error| error.to_string())
 }

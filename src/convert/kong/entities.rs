@@ -55,6 +55,8 @@ pub(super) struct KongEntities<'n> {
     pub(super) plugins: Vec<KongPlugin<'n>>,
     /// The first plugin of each name and scope, by index.
     by_scope: HashMap<(&'n str, PluginScope), usize>,
+    /// The names of services and routes that have an id, too.
+    names_of_ids: HashMap<String, String>,
     /// What is not converted, or may need work.
     pub(super) remarks: Vec<PlacedRemark>,
 }
@@ -100,6 +102,7 @@ impl<'n> KongEntities<'n> {
     fn service(&mut self, node: &'n YamlNode) -> Result<(), YamlError> {
         let name = name_of(node, &["name", "id"])?;
         let name = name.unwrap_or_else(|| format!("service-{}", node.line));
+        self.note_id(node, &name)?;
         let text = |key: &str| node.get(key).map(|node| node.text(key)).transpose();
         let (mut protocol, mut address, mut path) = ("http", None, text("path")?.unwrap_or(""));
         if let Some(url) = text("url")? {
@@ -134,7 +137,8 @@ impl<'n> KongEntities<'n> {
     fn route(&mut self, node: &'n YamlNode, of: Option<usize>) -> Result<(), YamlError> {
         let name = name_of(node, &["name", "id"])?;
         let name = name.unwrap_or_else(|| format!("route-{}", node.line));
-        let service = match (of, reference(node, "service")?) {
+        self.note_id(node, &name)?;
+        let service = match (of, self.reference(node, "service")?) {
             (Some(index), _) => Some(index),
             (None, Some(name)) => self.services.iter().position(|service| service.name == name),
             (None, None) => None,
@@ -179,8 +183,8 @@ impl<'n> KongEntities<'n> {
                 continue;
             }
             let mut scope = scope.clone();
-            scope.service = reference(plugin, "service")?.or(scope.service);
-            scope.route = reference(plugin, "route")?.or(scope.route);
+            scope.service = self.reference(plugin, "service")?.or(scope.service);
+            scope.route = self.reference(plugin, "route")?.or(scope.route);
             for (key, kind) in [("consumer", "consumer"), ("consumer_group", "consumer group")] {
                 if let Some(name) = reference(plugin, key)? {
                     scope.consumer = Some(format!("{kind} {name}"));
@@ -194,6 +198,20 @@ impl<'n> KongEntities<'n> {
             });
         }
         Ok(())
+    }
+
+    /// Records the id of an entity with this name, by which others may refer to it.
+    fn note_id(&mut self, node: &YamlNode, name: &str) -> Result<(), YamlError> {
+        if let Some(id) = name_of(node, &["id"])? {
+            self.names_of_ids.insert(id, name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Returns the name of a service or route that an entity refers to.
+    fn reference(&self, node: &YamlNode, key: &str) -> Result<Option<String>, YamlError> {
+        let name = reference(node, key)?;
+        Ok(name.map(|name| self.names_of_ids.get(&name).cloned().unwrap_or(name)))
     }
 
     /// Returns the plugin of a name that applies to a route: that with the closest scope.

@@ -1,6 +1,6 @@
 //! The configuration for nginx: zones, stores, namespaces and maps, and a location for each route.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::entities::{KongEntities, KongPlugin, KongRoute};
 use super::limiter::{KongKey, KongLimiter, KongStrategy, PLUGINS};
@@ -32,6 +32,8 @@ pub(super) struct KongOutput {
     maps: KongMaps,
     remarks: Remarks,
     names: UniqueNames,
+    /// The names of Kong's namespaces that have another one here.
+    renamed: HashMap<String, String>,
 }
 
 impl KongOutput {
@@ -114,7 +116,8 @@ impl KongOutput {
             (Some(name), _) if is_valid_name(name.as_bytes()) && name != DEFAULT_NAMESPACE => {
                 Some(name.clone())
             }
-            (name, _) => Some(self.names.valid(name.as_deref().unwrap_or(base).as_bytes())),
+            (Some(name), _) => Some(self.renamed(name, plugin.line)),
+            (None, _) => Some(self.names.valid(base.as_bytes())),
         };
         // Plugins with one namespace share its counters.
         let counter = match namespace {
@@ -133,6 +136,17 @@ impl KongOutput {
             false => Some(format!("@{}-rejected", self.names.valid(base.as_bytes()))),
         });
         Ok(Some(NamedLimiter { limiter, namespace, counter, error_page }))
+    }
+
+    /// Returns the name that takes the place of the name of a namespace of Kong.
+    fn renamed(&mut self, name: &str, line: usize) -> String {
+        if let Some(known) = self.renamed.get(name) {
+            return known.clone();
+        }
+        let new = self.names.valid(name.as_bytes());
+        self.remarks.add(line, format!("namespace \"{name}\" is called {new}"), false);
+        self.renamed.insert(name.to_owned(), new.clone());
+        new
     }
 
     /// Adds a namespace, unless it is there.

@@ -48,6 +48,9 @@ pub(super) fn redis_store(
             | "sentinel_addresses" | "ssl" => {}
             "username" | "password" | "sentinel_username" | "sentinel_password" => {
                 let text = node.text(&what)?;
+                if text.is_empty() {
+                    continue;
+                }
                 if text.contains("{vault") {
                     remarks.push((
                         node.line,
@@ -119,5 +122,9 @@ fn server(
     if host.is_empty() || !host.bytes().all(is_plain) || !(1.0..=65_535.0).contains(&port) {
         return Err(node.error("a server", "a host and a port"));
     }
-    Ok(format!("server {host}:{};", decimal(port)))
+    let port = decimal(port);
+    Ok(match host.contains(':') && !host.starts_with('[') {
+        true => format!("server [{host}]:{port};"),
+        false => format!("server {host}:{port};"),
+    })
 }

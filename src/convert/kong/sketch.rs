@@ -43,6 +43,13 @@ pub(super) fn location(
         Some(regex) => (regex, true),
         None => (path, false),
     };
+    // nginx compares decoded paths.
+    let decoded = Some(path).filter(|_| !is_regex).and_then(decoded);
+    if path.contains('%') && decoded.is_none() {
+        let text = format!("route {}: a path with % is not decoded", route.name);
+        remarks.add(route.line, text, true);
+    }
+    let path = decoded.as_deref().unwrap_or(path);
     let prefix = service.map_or("", |service| service.path.as_str());
     if is_regex && route.is_stripped {
         let text =
@@ -75,4 +82,19 @@ pub(super) fn location(
         true => format!("location ~ {}", word(&format!("^{path}"))),
         false => format!("location {}", word(path)),
     }
+}
+
+/// Returns a path without the encoding of bytes that mean the same without it; `None` if it has other ones.
+fn decoded(path: &str) -> Option<String> {
+    let mut parts = path.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
+        let is_reserved = byte.is_ascii_control() || b"/%?#".contains(&byte);
+        bytes.push(Some(byte).filter(|_| !is_reserved)?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
 }

@@ -306,6 +306,49 @@ fn keeps_names_valid() {
 }
 
 #[test]
+fn resolves_ids_of_entities_with_names() {
+    let (text, work) = converted(
+        "services:\n- {id: 11, name: s, host: h}\nroutes:\n- {id: 21, name: a, paths: [/a], service: 11}\n- {id: 22, name: b, paths: [/b], service: {id: 11}}\nplugins:\n- {name: rate-limiting, service: 11, config: {hour: 5}}\n- {name: rate-limiting, route: 22, config: {hour: 2}}\n",
+    );
+    assert_eq!(work, [""; 0]);
+    for part in ["limit=5/1h", "limit=2/1h", "proxy_pass http://h:80;"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_namespace_has_one_name() {
+    let route = |path: &str, name: &str| {
+        format!(
+            "{{name: {path}, paths: [/{path}], plugins: [{{name: rate-limiting-advanced, config: {{limit: [1], window_size: [60], namespace: {name}}}}}]}}"
+        )
+    };
+    let routes = [route("a", "default"), route("b", "default"), route("c", "m y")];
+    let (text, _) = converted(&format!("routes: [{}]\n", routes.join(", ")));
+    assert_eq!(text.matches("ratelimit_namespace default_2 {").count(), 1, "{text}");
+    assert_eq!(text.matches("ratelimit default_2 limit").count(), 2, "{text}");
+    assert_eq!(text.matches("ratelimit m_y limit").count(), 1, "{text}");
+}
+
+#[test]
+fn a_location_has_the_decoded_path() {
+    let (text, work) = converted(
+        "services: [{name: s, host: h, routes: [{name: r, paths: ['/caf%C3%A9', '/a%2Fb']}]}]\nplugins: [{name: rate-limiting, config: {hour: 1}}]\n",
+    );
+    assert!(text.contains("location \"/café\" {") && text.contains("location /a%2Fb {"), "{text}");
+    assert_eq!(work, ["route r: a path with % is not decoded"]);
+}
+
+#[test]
+fn a_store_has_an_address_and_no_empty_password() {
+    let (text, _) = converted(&plugin(
+        "rate-limiting",
+        "hour: 1, policy: redis, redis: {host: '::1', password: ''}",
+    ));
+    assert!(text.contains("server [::1]:6379;") && !text.contains("password"), "{text}");
+}
+
+#[test]
 fn takes_the_plugin_with_the_closest_scope() {
     let plugins = |limit: u8, scope: &str| {
         format!("{{name: rate-limiting, {scope}config: {{hour: {limit}}}}}")

@@ -74,6 +74,8 @@ pub struct NginxInput<'i> {
     pub directory: &'i Path,
     /// Whether included files that do not exist are taken as empty.
     pub may_miss_includes: bool,
+    /// Whether the files are written to another directory: then they include each other by relative names.
+    pub is_moved: bool,
 }
 
 /// All files of a configuration.

@@ -33,7 +33,7 @@ pub fn convert(
     let all = NginxFiles::read(source, input)?;
     refuse_ours(&all)?;
     let zones = ConvertedZones::find(&all)?;
-    let mut rewriter = Rewriter::new(&all, &zones);
+    let mut rewriter = Rewriter::new(&all, &zones, input);
     let texts =
         all.files.iter().map(|file| rewriter.rewrite(file)).collect::<Result<Vec<_>, _>>()?;
     if !rewriter.has_limits() {

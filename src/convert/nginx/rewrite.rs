@@ -1,6 +1,10 @@
 //! The replacement of each directive of `limit_req`, and the remarks.
 
-use super::files::{NginxFile, NginxFiles};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::files::{NginxFile, NginxFiles, NginxInput};
 use super::lexer::NginxDirective;
 use super::limits::LimitReq;
 use super::zones::{ConvertedZones, error};
@@ -13,6 +17,8 @@ pub(super) struct Rewriter<'r> {
     all: &'r NginxFiles,
     zones: &'r ConvertedZones,
     remarks: Vec<Remark>,
+    /// The directory of the files, if they are written to another one.
+    moved_from: Option<PathBuf>,
     /// Whether `http` has a `limit_req_status` itself.
     has_status: bool,
     /// Whether the zone that replaces all others was written.
@@ -22,7 +28,11 @@ pub(super) struct Rewriter<'r> {
 
 impl<'r> Rewriter<'r> {
     /// Prepares the conversion of all files.
-    pub(super) fn new(all: &'r NginxFiles, zones: &'r ConvertedZones) -> Rewriter<'r> {
+    pub(super) fn new(
+        all: &'r NginxFiles,
+        zones: &'r ConvertedZones,
+        input: &NginxInput<'_>,
+    ) -> Rewriter<'r> {
         let has_status = all.in_http().any(|(file, directive)| {
             directive.name() == b"limit_req_status" && file.context(directive).is_at_http
         });
@@ -32,7 +42,8 @@ impl<'r> Rewriter<'r> {
             is_work: true,
         });
         let remarks = remarks.collect();
-        Rewriter { all, zones, remarks, has_status, has_zone: false, has_limits: false }
+        let moved_from = std::path::absolute(input.directory).ok().filter(|_| input.is_moved);
+        Rewriter { all, zones, remarks, moved_from, has_status, has_zone: false, has_limits: false }
     }
 
     /// Whether anything of `limit_req` or `limit_conn` was found.
@@ -80,8 +91,42 @@ impl<'r> Rewriter<'r> {
                 }
             }
             self.look_at_lua(file, directive, &mut changes);
+            self.move_include(file, directive, &mut changes);
         }
         Ok(changes.finish())
+    }
+
+    /// Makes an `include` of an absolute name lead to the converted files, if these are written to another directory.
+    fn move_include(
+        &mut self,
+        file: &NginxFile,
+        directive: &NginxDirective,
+        changes: &mut TextChanges<'_>,
+    ) {
+        let (b"include", [_, word]) = (directive.name(), directive.words.as_slice()) else {
+            return;
+        };
+        let name = Path::new(OsStr::from_bytes(&word.value));
+        let Some(directory) = self.moved_from.as_ref().filter(|_| name.is_absolute()) else {
+            return;
+        };
+        match name.strip_prefix(directory) {
+            Ok(relative) => {
+                let relative = nginx_word(relative.as_os_str().as_bytes());
+                changes.replace(word.start..word.end, relative);
+            }
+            Err(_) if file.context(directive).is_in_http => {
+                let name = name.display();
+                self.remarks.push(Remark {
+                    place: file.place(directive),
+                    text: format!(
+                        "include: \"{name}\" is still the file of before, not the new one"
+                    ),
+                    is_work: true,
+                });
+            }
+            Err(_) => {}
+        }
     }
 
     /// Returns the lines that replace a directive of `limit_req`; `None` for any other.

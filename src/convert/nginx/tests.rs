@@ -31,7 +31,12 @@ impl InputFiles for Texts {
 
 fn convert_files(files: &[(&str, &[u8])]) -> Result<Conversion, ConvertError> {
     let main = Path::new("/e").join(files[0].0);
-    let input = NginxInput { main: &main, directory: Path::new("/e"), may_miss_includes: false };
+    let input = NginxInput {
+        main: &main,
+        directory: Path::new("/e"),
+        may_miss_includes: false,
+        is_moved: true,
+    };
     convert(&Texts::new(files), &input)
 }
 
