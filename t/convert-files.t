@@ -177,7 +177,19 @@ subtest 'output' => sub {
     is(read_text("$directory/result"), $output, 'the same');
     is((convert('-o', "$directory/result", "$directory/nginx.conf"))[0], 0, 'to a file that exists');
     is((convert('-o', "$directory/no/result", "$directory/nginx.conf"))[0], 1, 'to a directory that does not exist');
-    is((convert('-o', '/dev/full', "$directory/nginx.conf"))[0], 1, 'beside a device') if $> != 0;
+    ($code, undef, $errors) = convert('-o', '/dev/full', "$directory/nginx.conf");
+    is($code, 1, 'to a device that is full');
+    like($errors, qr{/dev/full: cannot be written}, 'says so');
+    ok(-c '/dev/full', 'and the device is still one');
+
+    symlink 'result', "$directory/link" or die "cannot link: $!\n";
+    chmod 0600, "$directory/result" or die "cannot change the mode: $!\n";
+    open my $file, '>', "$directory/result" or die "cannot write: $!\n";
+    close $file;
+    is((convert('-o', "$directory/link", "$directory/nginx.conf"))[0], 0, 'by a link');
+    is(readlink "$directory/link", 'result', 'which stays');
+    is(read_text("$directory/result"), $output, 'to its file');
+    is((stat "$directory/result")[2] & 07777, 0600, 'which keeps its mode');
 
     ($code, undef, $errors) = convert('-o', "$directory/result2", "$directory/main.conf");
     is($code, 1, 'several files do not become one');

@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::{self, fs::MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -261,14 +262,30 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(new))
 }
 
-/// Writes a file as a whole, or leaves it as it was.
+/// Writes a file as a whole, or leaves it as it was. It keeps its mode and, where that is allowed, its owner; a link to
+/// it stays. Anything but a file, such as a pipe, is written to.
 fn replace_file(path: &Path, text: &[u8]) -> io::Result<()> {
-    let new = beside(path)?;
-    let written = write_new(&new, text).and_then(|()| fs::rename(&new, path));
+    let (path, known) = match fs::canonicalize(path) {
+        Ok(path) => (path.clone(), Some(fs::metadata(path)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
+        Err(error) => return Err(error),
+    };
+    if known.as_ref().is_some_and(|known| !known.is_file()) {
+        return File::options().write(true).open(path)?.write_all(text);
+    }
+    let new = beside(&path)?;
+    let written = write_new(&new, text)
+        .and_then(|()| known.map_or(Ok(()), |known| keep_owner_and_mode(&new, &known)))
+        .and_then(|()| fs::rename(&new, &path));
     if written.is_err() {
         let _ = fs::remove_file(&new);
     }
     written
+}
+
+fn keep_owner_and_mode(path: &Path, known: &fs::Metadata) -> io::Result<()> {
+    let _ = unix::fs::chown(path, Some(known.uid()), Some(known.gid()));
+    fs::set_permissions(path, known.permissions())
 }
 
 fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {

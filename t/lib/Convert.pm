@@ -12,7 +12,7 @@ use FindBin;
 our @EXPORT_OK = qw(convert directory_of read_text);
 
 our $program = $ENV{RATELIMIT_CONVERT} || "$FindBin::Bin/../target/checked/ratelimit-convert";
--x $program or die "no $program: build it as docs/convert.md says, with --profile checked\n";
+-x $program or die "no $program: build it as docs/from-limit-req.md says, with --profile checked\n";
 
 # Runs the program with arguments; returns its exit status, its output and its error output.
 sub convert {

@@ -29,6 +29,14 @@ pub(super) struct KongRoute {
     pub(super) others: Vec<&'static str>,
 }
 
+impl KongRoute {
+    /// Returns each host as a list of its own, or one empty list.
+    pub(super) fn hosts_of_servers(&self) -> impl Iterator<Item = &[String]> {
+        let none = self.hosts.is_empty().then_some(&[][..]);
+        none.into_iter().chain(self.hosts.chunks(1))
+    }
+}
+
 /// The requests that a plugin is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct PluginScope {
@@ -147,6 +155,13 @@ impl<'n> KongEntities<'n> {
             let items = node.get(key).map_or(Ok(&[][..]), |node| node.items(key))?;
             items.iter().map(|item| item.text(key).map(shown)).collect::<Result<Vec<_>, _>>()
         };
+        let mut hosts = Vec::new();
+        for host in texts("hosts")? {
+            let host = host.to_ascii_lowercase();
+            if !hosts.contains(&host) {
+                hosts.push(host);
+            }
+        }
         let is_stripped =
             node.get("strip_path").map_or(Ok(true), |node| node.bool("strip_path"))?;
         let others = [
@@ -161,7 +176,7 @@ impl<'n> KongEntities<'n> {
         self.routes.push(KongRoute {
             line: node.line,
             service,
-            hosts: texts("hosts")?,
+            hosts,
             paths: texts("paths")?,
             is_stripped,
             others: others.into_iter().filter(|key| node.get(key).is_some()).collect(),

@@ -200,7 +200,7 @@ impl KongOutput {
         limiters: &[Option<NamedLimiter>],
     ) -> String {
         let mut servers: Vec<ServerSketch> = Vec::new();
-        let every = KongRoute { name: "of every request".into(), ..KongRoute::default() };
+        let every = KongRoute { name: "of every request".into(), line: 1, ..KongRoute::default() };
         let routes = match entities.routes.as_slice() {
             [] => core::slice::from_ref(&every),
             routes => routes,
@@ -220,30 +220,48 @@ impl KongOutput {
             }
         }
         for route in routes {
-            let index = servers.iter().position(|server| server.hosts == route.hosts);
-            let mut server = index.map(|index| servers.remove(index)).unwrap_or_default();
-            server.hosts.clone_from(&route.hosts);
-            let mut rules = Vec::new();
-            self.rules(entities, limiters, route, &mut rules, &mut server.pages);
+            let (mut rules, mut pages) = (Vec::new(), Vec::new());
+            self.rules(entities, limiters, route, &mut rules, &mut pages);
             let all = ["/".to_owned()];
             let paths = if route.paths.is_empty() { &all[..] } else { &route.paths };
-            for path in paths {
+            let locations = paths.iter().map(|path| {
                 let mut lines = rules.clone();
                 let location = location(entities, route, path, &mut lines, &mut self.remarks);
-                if server.locations.iter().any(|(known, _)| *known == location) {
-                    let text = "has a path of another route: not converted";
-                    self.remarks.add(route.line, format!("route {}: {text}", route.name), true);
-                } else {
-                    server.locations.push((location.clone(), block(&location, &lines)));
+                (location.clone(), block(&location, &lines))
+            });
+            let locations: Vec<_> = locations.collect();
+            let mut is_whole = true;
+            for hosts in route.hosts_of_servers() {
+                let index = servers.iter().position(|server| server.hosts == hosts);
+                let index = index.unwrap_or_else(|| {
+                    servers.push(ServerSketch { hosts: hosts.to_vec(), ..Default::default() });
+                    servers.len().saturating_sub(1)
+                });
+                if let Some(server) = servers.get_mut(index) {
+                    is_whole &= server.add(&locations, &pages);
                 }
             }
-            servers.insert(index.unwrap_or(servers.len()), server);
+            if !is_whole {
+                let text = "has a path of another route: not converted";
+                self.remarks.add(route.line, format!("route {}: {text}", route.name), true);
+            }
         }
-        if servers.len() > 1 {
-            let text = "Kong tries routes without hosts for each host, too; a server has its own locations only";
+        let is_open = |server: &ServerSketch| match server.hosts.as_slice() {
+            [] => true,
+            hosts => hosts.iter().any(|host| host.contains('*')),
+        };
+        if servers.len() > 1 && servers.iter().any(is_open) {
+            let text = "Kong tries routes without hosts, or with *, for each host, too; a server has its own locations only";
             self.remarks.add(1, text.into(), true);
         }
-        servers.iter().map(ServerSketch::write).collect()
+        let mut joined: Vec<ServerSketch> = Vec::new();
+        for server in servers {
+            match joined.iter_mut().find(|known| known.serves_as(&server)) {
+                Some(known) => known.hosts.extend(server.hosts),
+                None => joined.push(server),
+            }
+        }
+        joined.iter().map(ServerSketch::write).collect()
     }
 
     /// Adds the rules of a route, and the locations that answer with messages.

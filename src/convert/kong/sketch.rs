@@ -4,7 +4,7 @@ use super::entities::{KongEntities, KongRoute};
 use super::maps::regex_of;
 use super::text::{Remarks, indented, word};
 
-/// A server, for routes with the same hosts.
+/// A server, for the routes of a host.
 #[derive(Default)]
 pub(super) struct ServerSketch {
     pub(super) hosts: Vec<String>,
@@ -15,6 +15,31 @@ pub(super) struct ServerSketch {
 }
 
 impl ServerSketch {
+    /// Adds a route; returns false if another one has a location of it, which stays.
+    pub(super) fn add(&mut self, locations: &[(String, String)], pages: &[String]) -> bool {
+        let mut is_whole = true;
+        for (location, text) in locations {
+            match self.locations.iter().any(|(known, _)| known == location) {
+                true => is_whole = false,
+                false => self.locations.push((location.clone(), text.clone())),
+            }
+        }
+        for page in pages {
+            if !self.pages.contains(page) {
+                self.pages.push(page.clone());
+            }
+        }
+        is_whole
+    }
+
+    /// Returns whether another server differs in its hosts only.
+    pub(super) fn serves_as(&self, other: &ServerSketch) -> bool {
+        let is_default = |server: &ServerSketch| server.hosts.is_empty();
+        !is_default(self)
+            && !is_default(other)
+            && (&self.locations, &self.pages) == (&other.locations, &other.pages)
+    }
+
     /// Returns the server's block.
     pub(super) fn write(&self) -> String {
         let mut text = String::from("\nserver {\n    listen 8000;\n");

@@ -250,7 +250,11 @@ fn says_what_has_no_counterpart() {
             "has a path of another route",
         ),
         (
-            "routes: [{hosts: [a]}, {hosts: [b]}]\nplugins: [{name: rate-limiting, config: {hour: 1}}]",
+            "routes: [{hosts: [a]}, {paths: [/b]}]\nplugins: [{name: rate-limiting, config: {hour: 1}}]",
+            "Kong tries routes without hosts",
+        ),
+        (
+            "routes: [{hosts: [a]}, {hosts: ['*.b'], paths: [/b]}]\nplugins: [{name: rate-limiting, config: {hour: 1}}]",
             "Kong tries routes without hosts",
         ),
         (
@@ -282,6 +286,38 @@ fn says_what_has_no_counterpart() {
         let (output, work) = converted(text);
         assert!(work.iter().any(|work| work.contains(expected)), "{text}: {work:?} {output}");
     }
+}
+
+/// Each host has one server, with the locations of all routes that name the host.
+#[test]
+fn joins_the_routes_of_a_host() {
+    let text = "
+services:
+- { name: s, host: h, routes: [{ hosts: [a, B, c, a], paths: [/x] }, { hosts: [b], paths: [/y] }, { hosts: [c, d], paths: [/x, /z] }, { hosts: [b] }] }
+plugins: [{ name: rate-limiting, config: { hour: 1, error_message: Slow down } }]";
+    let (output, work) = converted(text);
+    let mut servers = Vec::new();
+    for line in output.lines().map(str::trim) {
+        let words: Vec<_> = line.trim_end_matches([';', '{']).split_whitespace().collect();
+        match words.as_slice() {
+            ["server_name", names @ ..] => servers.push((names.join(" "), Vec::new())),
+            ["location", path] => servers.last_mut().unwrap().1.push(*path),
+            _ => {}
+        }
+    }
+    let expected = [
+        ("a", &["/x", "@global_2-rejected"][..]),
+        ("b", &["/x", "/y", "/", "@global_2-rejected"]),
+        // The routes of c do the same as those of d.
+        ("c d", &["/x", "/z", "@global_2-rejected"]),
+    ];
+    let servers: Vec<_> =
+        servers.iter().map(|(names, paths)| (names.as_str(), paths.as_slice())).collect();
+    assert_eq!(servers, expected, "{output}");
+    assert_eq!(work, ["route route-3: has a path of another route: not converted"]);
+    let (output, _) =
+        converted("routes: [{hosts: [a, b]}]\nplugins: [{name: rate-limiting, config: {hour: 1}}]");
+    assert!(output.contains("    server_name a b;\n"), "{output}");
 }
 
 /// Names of Kong's that are long, or taken, become valid and unique ones.

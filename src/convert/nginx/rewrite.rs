@@ -302,7 +302,9 @@ impl<'r> Rewriter<'r> {
         directive: &NginxDirective,
         changes: &mut TextChanges<'_>,
     ) {
-        let Some((start, end)) = directive.lua else { return };
+        let is_string = directive.name().ends_with(b"_by_lua");
+        let whole = is_string.then(|| (directive.start(), directive.end));
+        let Some((start, end)) = directive.lua.or(whole) else { return };
         let text = file.text.get(start..end).unwrap_or_default();
         let name = b"limit_req_status";
         if text.windows(name.len()).any(|part| part == name) {

@@ -122,6 +122,7 @@ fn says_what_differs() {
         ("limit_req_zone $k zone=unused:1m;", "", "\"unused\" stays", true),
         ("limit_req_zone $k zone=b:1m sync;", "limit_req zone=b;", "shared by zone_sync", true),
         ("", "x_by_lua_block { ngx.var.limit_req_status }", "this Lua reads", true),
+        ("", "x_by_lua 'return ngx.var.limit_req_status';", "this Lua reads", true),
     ] {
         let (text, remarks) = of_level(http, level);
         let found = remarks.iter().find(|(text, _)| text.contains(remark));
