@@ -330,11 +330,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     /// Corrects the verdicts of limits with a counter after a store's charge of `hits` in it, which they
     /// contain, was refunded.
     pub(super) fn note_refund(&mut self, counter: &Counter, key: Key<'_>, hits: Hits) {
-        for charge in self.charges.as_mut_slice() {
-            if charge.has_counter_of(counter, key) {
-                charge.counted.reading = charge.counted.reading.minus(hits);
-            }
-        }
+        correct(self.charges.as_mut_slice(), counter, key, hits);
     }
 
     /// Asks a limit with this node's counters, and charges nothing.
@@ -543,10 +539,13 @@ fn refund_from(
         })
     {
         table.refund(&counter, &receipt);
-        for charge in charges.iter_mut() {
-            if charge.has_counter_of(&counter, key) {
-                charge.counted.reading = charge.counted.reading.minus(receipt.value());
-            }
-        }
+        correct(charges, &counter, key, receipt.value());
+    }
+}
+
+/// Takes refunded hits off the verdicts of limits with their counter.
+fn correct(charges: &mut [Charge<'_, '_>], counter: &Counter, key: Key<'_>, refunded: Hits) {
+    for charge in charges.iter_mut().filter(|charge| charge.has_counter_of(counter, key)) {
+        charge.counted.reading = charge.counted.reading.minus(refunded);
     }
 }

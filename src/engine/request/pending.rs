@@ -9,7 +9,7 @@ use smallvec::smallvec;
 use super::charge::Charges;
 use super::evaluation::Evaluation;
 use super::rejection_cache::RejectionCache;
-use super::synchronous::{Answered, LimitCheck, StoreQuestion, conclude, questions, refuse_banned};
+use super::synchronous::{Answered, LimitCheck, StoreQuestion, conclude, each_unbanned, questions};
 use crate::policy::namespace::OnError;
 use crate::policy::window::Clock;
 use crate::store::contract::decision::{Answer, Few};
@@ -209,26 +209,11 @@ pub fn fall_back<'c, 'm: 'c, L: Charges<'c, 'm>>(
     on_error: OnError,
     clock: &impl Clock,
 ) {
-    if refuse_banned(evaluation, checks, &[], clock) {
-        return;
-    }
-    // The rule that is tried alone, and has banned the key.
-    let mut banned = None;
-    for LimitCheck { bound, hits, key, cost, store, trial } in checks {
-        evaluation.enter(*trial);
-        if bound.is_of_bans() {
-            if trial.is_some() && evaluation.check_ban(bound, *hits, key, None, true, clock) {
-                banned = *trial;
-            }
-            continue;
-        }
-        if trial.is_some() && *trial == banned {
-            continue;
-        }
+    each_unbanned(evaluation, checks, &[], clock, |evaluation, check, _| {
+        let LimitCheck { bound, hits, key, cost, store, .. } = *check;
         let is_counted_here = store.is_none() || on_error == OnError::Local;
         if is_counted_here && on_error != OnError::Deny {
-            evaluation.charge(bound, *hits, key, *cost, clock);
+            evaluation.charge(bound, hits, key, cost, clock);
         }
-    }
-    evaluation.enter(None);
+    });
 }

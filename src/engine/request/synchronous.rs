@@ -342,40 +342,29 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     answers: &[Option<Answered>],
     clock: &impl Clock,
 ) {
-    if refuse_banned(evaluation, checks, answers, clock) {
+    let has_decided =
+        each_unbanned(evaluation, checks, answers, clock, |evaluation, check, answered| {
+            let LimitCheck { bound, hits, key, cost, store, .. } = *check;
+            match (store, answered) {
+                (None, _) => evaluation.charge(bound, hits, key, cost, clock),
+                (Some(_), Some(Answered { admitted, reading, .. })) => {
+                    let most = bound.limit.most(hits);
+                    let later = charged_later(check, checks, answers);
+                    let reading = bound.limit.reading_at(hits, reading.plus(later));
+                    evaluation.note(bound, most, key, cost, reading, admitted);
+                }
+                (Some(_), None) => evaluation.ask(bound, hits, key, cost, clock),
+            }
+        });
+    if !has_decided {
         return;
     }
-    // The rule that is tried alone, and has banned the key.
-    let mut banned = None;
-    for (&check, answered) in checks.iter().zip(answers) {
-        let LimitCheck { bound, hits, key, cost, store, trial } = check;
-        evaluation.enter(trial);
-        match (store, answered) {
-            _ if bound.is_of_bans() => {
-                let answer = answered.map(|it| it.reading);
-                // A ban stands for the limits that follow it.
-                if trial.is_some() && evaluation.check_ban(bound, hits, key, answer, true, clock) {
-                    banned = trial;
-                }
-            }
-            _ if trial.is_some() && trial == banned => {}
-            (None, _) => evaluation.charge(bound, hits, key, cost, clock),
-            (Some(_), Some(Answered { admitted, reading, .. })) => {
-                let most = bound.limit.most(hits);
-                let later = charged_later(&check, checks, answers);
-                let reading = bound.limit.reading_at(hits, reading.plus(later));
-                evaluation.note(bound, most, key, cost, reading, *admitted);
-            }
-            (Some(_), None) => evaluation.ask(bound, hits, key, cost, clock),
-        }
-    }
-    evaluation.enter(None);
     // Only now: a store's charge is refunded if another limit refuses.
     for (check, answered) in checks.iter().zip(answers) {
         let LimitCheck { bound, hits, key, .. } = *check;
         let charged = answered.map_or(Hits::ZERO, |it| it.charged);
         if !evaluation.is_charged() {
-            evaluation.note_refund(&bound.at(hits).0, *key, charged);
+            evaluation.note_refund(&bound.counter_at(hits), *key, charged);
             continue;
         }
         if !bound.is_estimated() {
@@ -385,21 +374,45 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     }
 }
 
-/// Refuses a request by the first ban of a rule that is not tried alone, and by nothing else. Returns
-/// whether there is one.
-pub(super) fn refuse_banned<'c, 'm: 'c, L: Charges<'c, 'm>>(
+/// Lets `decide` add the result of each limit to `evaluation`, with the answer to its check, except of
+/// those for which a ban stands: it refuses by nothing else than the first ban of a rule that is not tried
+/// alone, and a rule that is, by its own one. Returns whether the limits decide.
+pub(super) fn each_unbanned<'c, 'm: 'c, L: Charges<'c, 'm>>(
     evaluation: &mut Evaluation<L>,
     checks: &[LimitCheck<'c, 'm>],
     answers: &[Option<Answered>],
     clock: &impl Clock,
+    mut decide: impl FnMut(&mut Evaluation<L>, &LimitCheck<'c, 'm>, Option<Answered>),
 ) -> bool {
-    checks.iter().enumerate().any(|(index, check)| {
-        let LimitCheck { bound, hits, key, trial, .. } = *check;
-        let answer = answers.get(index).copied().flatten().map(|it| it.reading);
-        bound.is_of_bans()
-            && trial.is_none()
-            && evaluation.check_ban(bound, hits, key, answer, false, clock)
-    })
+    let with_answers = || {
+        let answers = answers.iter().copied().chain(core::iter::repeat(None));
+        checks.iter().zip(answers)
+    };
+    let is_banned =
+        |evaluation: &mut Evaluation<L>, check: &LimitCheck<'c, 'm>, answer: Option<Answered>| {
+            let LimitCheck { bound, hits, key, trial, .. } = *check;
+            let reading = answer.map(|it| it.reading);
+            bound.is_of_bans()
+                && evaluation.check_ban(bound, hits, key, reading, trial.is_some(), clock)
+        };
+    let mut untried = with_answers().filter(|(check, _)| check.trial.is_none());
+    if untried.any(|(check, answer)| is_banned(evaluation, check, answer)) {
+        return false;
+    }
+    let mut banned = None;
+    for (check, answer) in with_answers() {
+        evaluation.enter(check.trial);
+        if check.bound.is_of_bans() {
+            // It stands before the limits of its rule.
+            if check.trial.is_some() && is_banned(evaluation, check, answer) {
+                banned = check.trial;
+            }
+        } else if check.trial.is_none() || check.trial != banned {
+            decide(evaluation, check, answer);
+        }
+    }
+    evaluation.enter(None);
+    true
 }
 
 /// Returns the hits that the same request was charged in the counter of a rule that is tried alone
