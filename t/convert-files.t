@@ -7,6 +7,8 @@
 use strict;
 use warnings;
 
+use Cwd ();
+use File::Path ();
 use FindBin;
 use Test::More;
 
@@ -164,6 +166,39 @@ subtest 'absolute names of included files' => sub {
     my ($code, undef, $errors) = convert('-p', "$directory/conf.d", '-d', "$directory/other", "$directory/nginx.conf");
     is($code, 3, 'of another directory, they ask for work');
     like($errors, qr/sites\/\*" is still the file of before/, 'by name');
+};
+
+subtest 'a relative name' => sub {
+    my $directory = directory_of(
+        'nginx.conf' => whole("    include sites/../sites/a;\n    include ../other;\n"),
+        'sites/a'    => "limit_req_zone \$request_uri zone=a:1m rate=1r/s;\nserver { limit_req_dry_run ON; limit_req zone=a; }\n",
+    );
+    my $name = $directory =~ s{.*/}{}r;
+    open my $file, '>', "$directory/../other" or die "cannot write: $!\n";
+    print $file "limit_req_status 429;\n";
+    close $file;
+    my $above = "$directory/..";
+    for ([$above, "$name/new", "$name/nginx.conf"], [$directory, '../new', 'nginx.conf'],
+        [$directory, "../$name/new", "../$name/nginx.conf"]) {
+        my ($from, $new, $main) = @$_;
+        my $here = Cwd::getcwd();
+        chdir $from or die "cannot change the directory: $!\n";
+        my ($code, undef, $errors) = convert('-d', $new, $main);
+        $new = Cwd::abs_path($new);
+        chdir $here or die "cannot change the directory: $!\n";
+        is($code, 3, "$main in $from");
+        like($errors, qr{include: "\.\./other" is still the file of before}, 'names the file that is outside');
+        my $text = read_text("$new/nginx.conf");
+        $text =~ s{\.\./other}{$directory/../other} or die "no include in $text\n";
+        open my $file, '>', "$new/nginx.conf" or die "cannot write: $!\n";
+        print $file $text;
+        close $file;
+        passes($new, 'the result');
+        my $read = `$nginx -T -p $new -c $new/nginx.conf -e stderr 2>/dev/null`;
+        like($read, qr/ratelimit rate=1\/1s/, 'which consists of the new files');
+        File::Path::remove_tree($new);
+    }
+    unlink "$directory/../other";
 };
 
 subtest 'output' => sub {

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ngx_http_rate_limiting_module::convert::nginx::NginxInput;
-use ngx_http_rate_limiting_module::convert::{Conversion, InputFiles, OutputFile, kong, nginx};
+use ngx_http_rate_limiting_module::convert::{
+    Conversion, InputFiles, OutputFile, kong, nginx, without_parents,
+};
 
 const USAGE: &str = "\
 Usage: ratelimit-convert [OPTION ...] FILE
@@ -95,7 +97,8 @@ struct Options {
     input: PathBuf,
     output: Option<PathBuf>,
     output_directory: Option<PathBuf>,
-    include_directory: Option<PathBuf>,
+    /// The directory at which relative names of included files begin.
+    directory: PathBuf,
     may_miss_includes: bool,
     is_kong: bool,
 }
@@ -152,23 +155,25 @@ impl Options {
         if is_kong && is_for_nginx {
             return Err("-d, -p and -m are for nginx.conf".into());
         }
-        Ok(Some(Options {
-            input,
-            output,
-            output_directory,
-            include_directory,
-            may_miss_includes,
-            is_kong,
-        }))
-    }
-
-    /// Returns the directory at which relative names of included files begin.
-    fn directory(&self) -> &Path {
-        match &self.include_directory {
-            Some(directory) => directory,
-            None => self.input.parent().unwrap_or(Path::new("")),
+        // Without a name, the parent is the current directory.
+        let parent = input.parent().unwrap_or(Path::new("")).to_owned();
+        let (mut input, mut directory) = (input, include_directory.unwrap_or(parent));
+        if output_directory.is_some() {
+            // Files include each other by absolute names, too, which are compared with these.
+            let located = located(&input).and_then(|input| Ok((input, located(&directory)?)));
+            (input, directory) =
+                located.map_err(|error| format!("the current directory is not known ({error})"))?;
         }
+        Ok(Some(Options { input, output, output_directory, directory, may_miss_includes, is_kong }))
     }
+}
+
+/// Returns the absolute path, without `..` unless that leads elsewhere, behind a link.
+fn located(path: &Path) -> io::Result<PathBuf> {
+    let path = std::env::current_dir()?.join(path);
+    let plain = without_parents(&path);
+    let is_same = fs::canonicalize(&plain).ok() == fs::canonicalize(&path).ok();
+    Ok(if is_same { plain } else { path })
 }
 
 fn convert(options: &Options) -> Result<Conversion, String> {
@@ -177,7 +182,7 @@ fn convert(options: &Options) -> Result<Conversion, String> {
     }
     let input = NginxInput {
         main: &options.input,
-        directory: options.directory(),
+        directory: &options.directory,
         may_miss_includes: options.may_miss_includes,
         is_moved: options.output_directory.is_some(),
     };
@@ -216,7 +221,7 @@ impl InputFiles for FileSystem {
 
 fn write(options: &Options, conversion: &Conversion) -> Result<(), String> {
     if let Some(directory) = &options.output_directory {
-        return write_directory(directory, options.directory(), &conversion.files)
+        return write_directory(directory, &options.directory, &conversion.files)
             .map_err(|error| format!("{}: cannot be written ({error})", directory.display()));
     }
     let changed: Vec<_> = conversion.files.iter().filter(|file| file.is_changed).collect();
@@ -310,7 +315,8 @@ fn write_directory(directory: &Path, base: &Path, files: &[OutputFile]) -> io::R
 fn write_all(directory: &Path, base: &Path, files: &[OutputFile]) -> io::Result<()> {
     fs::create_dir(directory)?;
     for file in files {
-        let relative = file.path.strip_prefix(base).unwrap_or(&file.path);
+        let path = without_parents(&file.path);
+        let relative = path.strip_prefix(base).unwrap_or(&path);
         // No name leads out of the directory.
         let inside: PathBuf = relative
             .components()

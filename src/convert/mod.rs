@@ -8,7 +8,7 @@
 
 use core::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 pub mod kong;
 pub mod nginx;
@@ -50,6 +50,21 @@ impl fmt::Display for InputPlace {
             line => write!(formatter, "{}:{line}", self.file.display()),
         }
     }
+}
+
+/// Returns a path without `.` and `..`: each `..` takes the name before it off.
+pub fn without_parents(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if plain.file_name().is_some() || plain.has_root() => {
+                plain.pop();
+            }
+            _ => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// A reason not to convert anything.

@@ -157,7 +157,14 @@ impl<'n> KongEntities<'n> {
         };
         let mut hosts = Vec::new();
         for host in texts("hosts")? {
-            let host = host.to_ascii_lowercase();
+            let mut host = host.to_ascii_lowercase();
+            if let Some((plain, port)) = host.split_once(':')
+                && port.bytes().all(|byte| byte.is_ascii_digit())
+            {
+                let text = format!("route {name}: the port of host {host} is not compared");
+                self.remarks.push((node.line, text, true));
+                host = plain.to_owned();
+            }
             if !hosts.contains(&host) {
                 hosts.push(host);
             }

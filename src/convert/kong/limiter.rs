@@ -92,7 +92,11 @@ impl KongLimiter {
                 "second" | "minute" | "hour" | "day" | "month" | "year" => {
                     periods.push(limiter.period(key, node)?);
                 }
-                "limit" if is_advanced => amounts = numbers(key, node)?,
+                "limit" if is_advanced => {
+                    let items = node.items("config.limit")?;
+                    amounts =
+                        items.iter().map(|item| hits(key, item)).collect::<Result<Vec<_>, _>>()?;
+                }
                 "window_size" if is_advanced => sizes = numbers(key, node)?,
                 "limits" => limiter.named_limits(node)?,
                 "window_type" => limiter.is_sliding = node.text(key)? == "sliding",
@@ -123,6 +127,7 @@ impl KongLimiter {
                         limiter.note(node, text.into());
                     }
                 }
+                _ if node.is_off() => {}
                 _ => limiter.work(node, format!("config.{key} has no counterpart: not converted")),
             }
         }
@@ -131,7 +136,7 @@ impl KongLimiter {
                 config.error("config.limit", "as many limits as config.window_size has windows")
             );
         }
-        for ((amount, node), (size, _)) in amounts.into_iter().zip(sizes) {
+        for (amount, (size, node)) in amounts.into_iter().zip(sizes) {
             periods.push(limit(node, amount, size)?);
         }
         if !periods.is_empty() {
@@ -164,21 +169,19 @@ impl KongLimiter {
 
     /// Reads a limit of the plugins with named windows.
     fn period(&mut self, key: &str, node: &YamlNode) -> Result<KongLimit, YamlError> {
-        let days: f64 = match key {
-            "second" => 1.0 / 86_400.0,
-            "minute" => 1.0 / 1_440.0,
-            "hour" => 1.0 / 24.0,
-            "month" => 30.0,
-            "year" => 365.0,
-            _ => 1.0,
+        let seconds = match key {
+            "second" => 1.0,
+            "minute" => 60.0,
+            "hour" => 3600.0,
+            "month" => return Ok(format!("limit={}/month", decimal(hits(key, node)?))),
+            "year" => {
+                let text = "config.year: windows of 365 days since 1970, not of the calendar";
+                self.note(node, text.into());
+                365.0 * 86_400.0
+            }
+            _ => 86_400.0,
         };
-        if days > 1.0 {
-            self.note(
-                node,
-                format!("config.{key}: windows of {days} days since 1970, not of the calendar"),
-            );
-        }
-        limit(node, node.number(key)?, (days * 86_400.0).round())
+        limit(node, hits(key, node)?, seconds)
     }
 
     /// Reads the limits of `response-ratelimiting`.
@@ -271,10 +274,13 @@ impl KongLimiter {
     }
 }
 
+/// Returns the hits of the limit `what`.
+fn hits(what: &str, node: &YamlNode) -> Result<f64, YamlError> {
+    let hits = Some(node.number(what)?).filter(|hits| (0.001..=MAX_HITS).contains(hits));
+    hits.ok_or_else(|| node.error("a limit", "a number from 0.001 to 140737488355"))
+}
+
 fn limit(node: &YamlNode, hits: f64, seconds: f64) -> Result<KongLimit, YamlError> {
-    if !(0.001..=MAX_HITS).contains(&hits) {
-        return Err(node.error("a limit", "a number from 0.001 to 140737488355"));
-    }
     if !(0.001..=MAX_WINDOW).contains(&seconds) {
         return Err(node.error("a window", "a number of seconds up to 31622400"));
     }

@@ -30,7 +30,8 @@ pub(super) fn redis_store(
             servers.push(server(node, host, node.get("port"), default)?);
         }
     }
-    let is_cluster = find("cluster_nodes").is_some();
+    let nodes = find("cluster_nodes").map_or(Ok(&[][..]), |node| node.items("cluster_nodes"))?;
+    let is_cluster = !nodes.is_empty();
     if servers.is_empty() {
         let host = find("host").map_or(Ok("127.0.0.1"), |node| node.text("host"))?;
         servers.push(server(config, host, find("port"), 6379.0)?);
@@ -46,7 +47,8 @@ pub(super) fn redis_store(
         match *key {
             "host" | "port" | "sentinel_nodes" | "cluster_nodes" | "cluster_addresses"
             | "sentinel_addresses" | "ssl" => {}
-            "username" | "password" | "sentinel_username" | "sentinel_password" => {
+            "username" | "password" | "sentinel_master" | "sentinel_username"
+            | "sentinel_password" => {
                 let text = node.text(&what)?;
                 if text.is_empty() {
                     continue;
@@ -60,7 +62,6 @@ pub(super) fn redis_store(
                 }
                 lines.push(format!("{key} {};", word(text)));
             }
-            "sentinel_master" => lines.push(format!("{key} {};", word(node.text(&what)?))),
             "database" if !is_cluster => {
                 lines.push(format!("{key} {};", decimal(node.number(&what)?)))
             }
@@ -85,6 +86,7 @@ pub(super) fn redis_store(
             | "sentinel_role" => {
                 remarks.push((node.line, format!("{what} is not needed"), false));
             }
+            _ if node.is_off() => {}
             _ => {
                 remarks.push((node.line, format!("{what} has no counterpart: not converted"), true))
             }

@@ -94,7 +94,7 @@ fn writes_each_option() {
     for (name, config, expected) in [
         ("rate-limiting", "second: 5", "ratelimit limit=5/1s window=fixed counter=global;"),
         ("rate-limiting", "day: 0.5", "limit=0.5/1d "),
-        ("rate-limiting", "month: 5, year: 9", "limit=5/30d limit=9/365d "),
+        ("rate-limiting", "month: 5, year: 9", "limit=5/month limit=9/365d "),
         ("rate-limiting", "hour: 1e3", "limit=1000/1h "),
         ("rate-limiting", "hour: 1, limit_by: service", "\"key=service s\""),
         (
@@ -286,6 +286,21 @@ fn says_what_has_no_counterpart() {
         let (output, work) = converted(text);
         assert!(work.iter().any(|work| work.contains(expected)), "{text}: {work:?} {output}");
     }
+}
+
+/// Settings that an export has with their default values change nothing, and are no work.
+#[test]
+fn ignores_what_is_off() {
+    let (text, work) = converted(
+        "x: [&a {second: 3, minute: 4}, &b {minute: 6, hour: 7}]
+services: [{name: s, host: h, routes: [{hosts: [H:80]}]}]
+plugins: [{name: rate-limiting, config: {<<: [*a, *b], policy: redis, enforce_consumer_groups: false, throttling: {enabled: false, interval: 5}, redis: {host: r, cluster_nodes: [], sentinel_nodes: [], sentinel_master: '', connection_is_proxied: false}}}]",
+    );
+    assert!(text.contains(" limit=3/1s limit=4/1m limit=7/1h "), "{text}");
+    assert!(text.contains("strategy redis;\n    server r:6379;\n}"), "{text}");
+    assert!(text.contains("server_name h;"), "{text}");
+    let route = "the port of host h:80 is not compared";
+    assert_eq!(work, ["x: not converted".to_owned(), format!("route route-2: {route}")]);
 }
 
 /// Each host has one server, with the locations of all routes that name the host.

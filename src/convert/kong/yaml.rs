@@ -83,6 +83,11 @@ impl YamlNode {
         }
     }
 
+    /// Whether it is a feature that is turned off: `false`, or a map with `enabled: false`.
+    pub(super) fn is_off(&self) -> bool {
+        self.get("enabled").unwrap_or(self).bool("") == Ok(false)
+    }
+
     /// Returns a number.
     pub(super) fn number(&self, what: &str) -> Result<f64, YamlError> {
         let number = self.text(what)?.parse().ok().filter(|number: &f64| number.is_finite());
@@ -215,7 +220,18 @@ impl TreeBuilder {
         match (&mut open.value, open.key.take()) {
             (YamlValue::List(items), _) => items.push(node),
             (YamlValue::Map(entries), Some(key)) if key == "<<" => {
-                open.merged.extend_from_slice(node.entries("<<")?);
+                // Of several maps, the first one with a key has its value.
+                let maps = match &node.value {
+                    YamlValue::List(maps) => maps.as_slice(),
+                    _ => core::slice::from_ref(&node),
+                };
+                for map in maps {
+                    for (key, value) in map.entries("<<")? {
+                        if !open.merged.iter().any(|(known, _)| known == key) {
+                            open.merged.push((key.clone(), value.clone()));
+                        }
+                    }
+                }
             }
             (YamlValue::Map(entries), Some(key)) => {
                 if entries.iter().any(|(name, _)| *name == key) {

@@ -103,14 +103,16 @@ impl NginxFiles {
         };
         let main = InputPlace { file: input.main.to_owned(), line: 0 };
         let index = reader.load(input.main, &main)?.unwrap_or_default();
-        let is_whole = reader.file(index).is_some_and(|file| {
-            file.directives.iter().any(|directive| {
+        reader.visit(index, NginxContext { is_at_http: false, is_in_http: false })?;
+        let is_whole =
+            reader.found.files.iter().flat_map(|file| &file.directives).any(|directive| {
                 directive.parent.is_none() && matches!(directive.name(), b"http" | b"events")
-            })
-        });
+            });
         // A file without these blocks is one that nginx includes in `http`, or in a server there.
-        let context = NginxContext { is_at_http: !is_whole, is_in_http: !is_whole };
-        reader.visit(index, context)?;
+        if !is_whole {
+            reader.found.missing.clear();
+            reader.visit(index, NginxContext { is_at_http: true, is_in_http: true })?;
+        }
         Ok(reader.found)
     }
 

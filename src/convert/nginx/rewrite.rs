@@ -9,7 +9,7 @@ use super::lexer::NginxDirective;
 use super::limits::LimitReq;
 use super::zones::{ConvertedZones, error};
 use crate::convert::written::{TextChanges, nginx_word};
-use crate::convert::{ConvertError, MARK, Remark};
+use crate::convert::{ConvertError, MARK, Remark, without_parents};
 
 /// A conversion of files, one after the other.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl<'r> Rewriter<'r> {
             is_work: true,
         });
         let remarks = remarks.collect();
-        let moved_from = std::path::absolute(input.directory).ok().filter(|_| input.is_moved);
+        let moved_from = input.is_moved.then(|| input.directory.to_owned());
         Rewriter { all, zones, remarks, moved_from, has_status, has_zone: false, has_limits: false }
     }
 
@@ -96,7 +96,7 @@ impl<'r> Rewriter<'r> {
         Ok(changes.finish())
     }
 
-    /// Makes an `include` of an absolute name lead to the converted files, if these are written to another directory.
+    /// Makes an `include` lead to the converted files by a plain name, if these are written to another directory.
     fn move_include(
         &mut self,
         file: &NginxFile,
@@ -107,10 +107,11 @@ impl<'r> Rewriter<'r> {
             return;
         };
         let name = Path::new(OsStr::from_bytes(&word.value));
-        let Some(directory) = self.moved_from.as_ref().filter(|_| name.is_absolute()) else {
+        let Some(directory) = &self.moved_from else {
             return;
         };
-        match name.strip_prefix(directory) {
+        match without_parents(&directory.join(name)).strip_prefix(directory) {
+            Ok(relative) if relative == name => {}
             Ok(relative) => {
                 let relative = nginx_word(relative.as_os_str().as_bytes());
                 changes.replace(word.start..word.end, relative);
@@ -330,7 +331,8 @@ fn renamed(directive: &NginxDirective, name: &str) -> Vec<u8> {
     let mut line = name.as_bytes().to_vec();
     for word in directive.parameters() {
         line.push(b' ');
-        line.extend(nginx_word(word));
+        // nginx ignores the case of these values.
+        line.extend(nginx_word(&word.to_ascii_lowercase()));
     }
     line.push(b';');
     line

@@ -70,6 +70,22 @@ http {
 }
 "#;
 
+/// The blocks of a whole nginx.conf may all be in included files.
+#[test]
+fn loads_the_module_in_the_main_file() {
+    let zone: &[u8] =
+        b"http { limit_req_zone $k zone=a:1m rate=1r/s; server { limit_req zone=a; } }";
+    let conversion = convert_files(&[
+        ("nginx.conf", b"include ev; include web;"),
+        ("ev", b"events {}"),
+        ("web", zone),
+    ]);
+    let files = conversion.unwrap().files;
+    let has_load = |index: usize| files[index].text.starts_with(b"load_module");
+    assert_eq!([0, 1, 2].map(has_load), [true, false, false]);
+    assert_eq!(files[0].path, Path::new("/e/nginx.conf"));
+}
+
 const CONVERTED: &str = r#"load_module modules/ngx_http_rate_limiting_module.so;
 # ä comment
 user  nobody;
@@ -122,6 +138,7 @@ fn says_what_differs() {
         ("limit_req_zone $k zone=unused:1m;", "", "\"unused\" stays", true),
         ("limit_req_zone $k zone=b:1m sync;", "limit_req zone=b;", "shared by zone_sync", true),
         ("", "x_by_lua_block { ngx.var.limit_req_status }", "this Lua reads", true),
+        ("", "limit_req_dry_run ON;", "limit_req sends no headers", false),
         ("", "x_by_lua 'return ngx.var.limit_req_status';", "this Lua reads", true),
     ] {
         let (text, remarks) = of_level(http, level);

@@ -30,7 +30,7 @@ fn meant_by(name: &str) -> Option<&'static str> {
     const LONGEST: usize = 64;
     let plain = |name: &str| name.to_ascii_lowercase().replace([' ', '-'], "_");
     let name = Some(name).filter(|name| !name.is_empty() && name.len() <= LONGEST).map(plain)?;
-    let most = (name.len() / 4).min(3);
+    let most = (name.len() / 5).min(3);
     let changes = |zone: &&str| {
         let zone = plain(zone);
         let city = zone.rsplit('/').next().unwrap_or_default();
@@ -72,6 +72,7 @@ mod tests {
             ("Asia/Katmandoo", Some("Asia/Katmandu")),
             ("Mars/Olympus", None),
             ("x", None),
+            ("CEST", None),
             ("", None),
             ("+02:00", None),
         ] {
