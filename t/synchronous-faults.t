@@ -14,6 +14,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 use lib "$FindBin::Bin/lib";
+use Api;
 use Nginx qw(http2);
 use Node;
 use Processes;
@@ -191,6 +192,7 @@ subtest 'long keys, many limits, and other clients' => sub {
 subtest 'a probe that is lost is followed by another' => sub {
     $store->be_empty;
     my %conf = synchronous(namespace => 'timeout 300ms;', times => '');
+    $conf{server} = $with_api;
     $conf{rules}{hit} = many_limits(20);
     $a->start(%conf, zone => '8m', workers => 2);
     $a->wait_for('an answer', sub { $a->status(hit => 'k') eq 'PASSED' });
@@ -208,6 +210,8 @@ subtest 'a probe that is lost is followed by another' => sub {
     kill CONT => $asker;
     $a->wait_for('the store', sub { $a->status(hit => 'k') eq 'PASSED' });
     pass('the store decides again');
+    # The leases of the killed worker must not take the time of the last push.
+    $a->wait_for('a sync', sub { (api($a, POST => 'api/sync'))[0] == 200 });
     stop(qr/$lost|$killed|$replaces/);
 };
 
