@@ -74,7 +74,7 @@ typedef struct {
     ngx_rate_limiting_str_t         dict;           /* a ratelimit_zone; empty: the only one */
     double                          sync_rate;      /* seconds; 0: synchronous; negative: off */
     ngx_rate_limiting_str_t         store;          /* a ratelimit_store of nginx.conf, or ... */
-    ngx_rate_limiting_str_t         strategy;       /* ... "redis", "postgres" */
+    ngx_rate_limiting_str_t         strategy;       /* ... "redis", "etcd" */
     /* with its directives: name, value, name, value, ... */
     const ngx_rate_limiting_str_t  *strategy_opts;
     size_t                          strategy_opts_n;    /* twice the number of pairs */

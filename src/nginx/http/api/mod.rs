@@ -56,6 +56,10 @@ fn respond_to(request: &Request<'_>) -> ngx_int_t {
     ) else {
         return SERVER_ERROR;
     };
+    // Before anything is counted: a body that nginx refuses is an error.
+    if let Err(status) = respond::discard_body(request) {
+        return status;
+    }
     let table = main.any_table();
     let answer = measured(table, || {
         let call = read(request, location, core).call()?;
@@ -77,9 +81,6 @@ fn respond_to(request: &Request<'_>) -> ngx_int_t {
 
 /// Sends the live page, whose bytes are never copied. Returns the content handler's return value.
 fn with_page(request: &Request<'_>) -> ngx_int_t {
-    if let Err(status) = respond::discard_body(request) {
-        return status;
-    }
     for (name, value) in &*PAGE_HEADERS {
         if respond::put(request, name, value.as_bytes()).is_none() {
             return SERVER_ERROR;
