@@ -194,6 +194,11 @@ impl Waiting {
             let request = request.as_ptr();
             // SAFETY: the request is live.
             unsafe {
+                // nginx terminates a main request whose frames HTTP/2 still sends, and frees it later: its
+                // parts must not go on.
+                if (*(*request).main).count() == 0 {
+                    return false;
+                }
                 let handler = (*request).write_event_handler;
                 // Otherwise nginx has moved the request on, such as to a `post_action` after its
                 // client closed the connection.
