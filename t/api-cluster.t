@@ -37,21 +37,6 @@ sub rates { return [map { $_->rate(ask => 'k') } @nodes] }
 sub api_tests {
     my $label = $store->label;
 
-    subtest "$label: a write whose body nginx refuses" => sub {
-        $store->be_empty;
-        $a->start(api_conf());
-        my %head = (POST => 'window=366d&value=7', DELETE => 'window=366d');
-        is((api($a, POST => 'api/keys/k?window=366d'))[1]{rate}, 1, 'a hit');
-        for my $method (qw(POST DELETE)) {
-            my $socket = $a->connection;
-            syswrite $socket, "$method /rw/namespaces/api/keys/k?$head{$method} HTTP/1.1\r\nHost: localhost\r\n"
-                . "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
-            like(join('', <$socket>), qr{^HTTP/1.1 400 }, "$method is refused");
-            is((api($a, GET => 'api/keys/k?window=366d'))[1]{rate}, 1, 'and nothing is counted or reset');
-        }
-        stop(qr/client sent invalid chunked body/);
-    };
-
     subtest "$label: POST sync" => sub {
         $store->be_empty;
         $_->start(api_conf()) for @nodes;
@@ -135,6 +120,24 @@ $store    = RedisCluster->new(port => $port + 4);
 @of_store = (server => $store->servers);
 api_tests();
 $store->kill;
+
+subtest 'a write whose body nginx refuses' => sub {
+    $a->start(
+        http   => 'ratelimit_namespace api { window_sizes 366d; }',
+        rules  => {hit => 'api limit=5/366d'},
+        server => $with_api,
+    );
+    my %head = (POST => 'window=366d&value=7', DELETE => 'window=366d');
+    is((api($a, POST => 'api/keys/k?window=366d'))[1]{rate}, 1, 'a hit');
+    for my $method (qw(POST DELETE)) {
+        my $socket = $a->connection;
+        syswrite $socket, "$method /rw/namespaces/api/keys/k?$head{$method} HTTP/1.1\r\nHost: localhost\r\n"
+            . "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
+        like(join('', <$socket>), qr{^HTTP/1.1 400 }, "$method is refused");
+        is((api($a, GET => 'api/keys/k?window=366d'))[1]{rate}, 1, 'and nothing is counted or reset');
+    }
+    stop(qr/client sent invalid chunked body/);
+};
 
 subtest 'without a store' => sub {
     $a->start(

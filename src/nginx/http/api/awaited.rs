@@ -11,9 +11,8 @@ use crate::engine::Report;
 use crate::engine::api::{self, AfterStore, ApiError, StoreCall};
 use crate::nginx::conf::Synchronous;
 use crate::nginx::event_loop::NgxClock;
-use crate::nginx::http::held::{Held, OwnedWait, RequestWait, WaitingRequests};
+use crate::nginx::http::held::{self, Held, OwnedWait, RequestWait, WaitingRequests};
 use crate::nginx::http::respond::{refuse, with_json};
-use crate::nginx::http::{held, respond};
 use crate::nginx::request::Request;
 use crate::nginx::store_wait::StoreWait;
 use crate::nginx::sync::{self, SyncWaiter};
@@ -61,9 +60,6 @@ pub(super) fn answer_synced(
     namespace: &'static str,
     timeout: Duration,
 ) -> ngx_int_t {
-    if let Err(status) = respond::discard_body(request) {
-        return status;
-    }
     let Some(awaited) = wait(request, Stage::Syncs(None)) else {
         return SERVER_ERROR;
     };
@@ -82,9 +78,6 @@ pub(super) fn answer_asked(
     synchronous: Synchronous,
     sync: (&'static str, Duration),
 ) -> ngx_int_t {
-    if let Err(status) = respond::discard_body(request) {
-        return status;
-    }
     let question = call.question(synchronous.store);
     if !question.is_some_and(|(decider, _)| sync::check_circuit(decider)) {
         return send(request, without_store(&call, synchronous));
