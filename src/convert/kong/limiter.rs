@@ -92,11 +92,7 @@ impl KongLimiter {
                 "second" | "minute" | "hour" | "day" | "month" | "year" => {
                     periods.push(limiter.period(key, node)?);
                 }
-                "limit" if is_advanced => {
-                    let items = node.items("config.limit")?;
-                    amounts =
-                        items.iter().map(|item| hits(key, item)).collect::<Result<Vec<_>, _>>()?;
-                }
+                "limit" if is_advanced => amounts = numbers(key, node)?,
                 "window_size" if is_advanced => sizes = numbers(key, node)?,
                 "limits" => limiter.named_limits(node)?,
                 "window_type" => limiter.is_sliding = node.text(key)? == "sliding",
@@ -136,7 +132,7 @@ impl KongLimiter {
                 config.error("config.limit", "as many limits as config.window_size has windows")
             );
         }
-        for (amount, (size, node)) in amounts.into_iter().zip(sizes) {
+        for ((amount, node), (size, _)) in amounts.into_iter().zip(sizes) {
             periods.push(limit(node, amount, size)?);
         }
         if !periods.is_empty() {
@@ -169,11 +165,12 @@ impl KongLimiter {
 
     /// Reads a limit of the plugins with named windows.
     fn period(&mut self, key: &str, node: &YamlNode) -> Result<KongLimit, YamlError> {
+        let hits = node.number(key)?;
         let seconds = match key {
             "second" => 1.0,
             "minute" => 60.0,
             "hour" => 3600.0,
-            "month" => return Ok(format!("limit={}/month", decimal(hits(key, node)?))),
+            "month" => return Ok(format!("limit={}/month", checked(node, hits)?)),
             "year" => {
                 let text = "config.year: windows of 365 days since 1970, not of the calendar";
                 self.note(node, text.into());
@@ -181,7 +178,7 @@ impl KongLimiter {
             }
             _ => 86_400.0,
         };
-        limit(node, hits(key, node)?, seconds)
+        limit(node, hits, seconds)
     }
 
     /// Reads the limits of `response-ratelimiting`.
@@ -274,13 +271,16 @@ impl KongLimiter {
     }
 }
 
-/// Returns the hits of the limit `what`.
-fn hits(what: &str, node: &YamlNode) -> Result<f64, YamlError> {
-    let hits = Some(node.number(what)?).filter(|hits| (0.001..=MAX_HITS).contains(hits));
-    hits.ok_or_else(|| node.error("a limit", "a number from 0.001 to 140737488355"))
+/// Returns the hits of a limit as they are written in a rule.
+fn checked(node: &YamlNode, hits: f64) -> Result<String, YamlError> {
+    match (0.001..=MAX_HITS).contains(&hits) {
+        true => Ok(decimal(hits)),
+        false => Err(node.error("a limit", "a number from 0.001 to 140737488355")),
+    }
 }
 
 fn limit(node: &YamlNode, hits: f64, seconds: f64) -> Result<KongLimit, YamlError> {
+    let hits = checked(node, hits)?;
     if !(0.001..=MAX_WINDOW).contains(&seconds) {
         return Err(node.error("a window", "a number of seconds up to 31622400"));
     }
@@ -292,7 +292,7 @@ fn limit(node: &YamlNode, hits: f64, seconds: f64) -> Result<KongLimit, YamlErro
         () if is_whole(1.0) => format!("{seconds}s"),
         () => format!("{}ms", (seconds * 1000.0).round()),
     };
-    Ok(format!("limit={}/{window}", decimal(hits)))
+    Ok(format!("limit={hits}/{window}"))
 }
 
 fn numbers<'n>(key: &str, node: &'n YamlNode) -> Result<Vec<(f64, &'n YamlNode)>, YamlError> {

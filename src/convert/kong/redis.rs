@@ -22,16 +22,15 @@ pub(super) fn redis_store(
     let find =
         |wanted: &str| settings.iter().rev().find(|(key, _)| *key == wanted).map(|(_, node)| *node);
     let mut lines = vec!["strategy redis;".to_owned()];
-    let mut servers = Vec::new();
+    let (mut servers, mut is_cluster) = (Vec::new(), false);
     for (key, default) in [("sentinel_nodes", 26_379.0), ("cluster_nodes", 6379.0)] {
         for node in find(key).map_or(Ok(&[][..]), |node| node.items(key))? {
             let host = node.get("host").or_else(|| node.get("ip"));
             let host = host.map_or(Ok("127.0.0.1"), |node| node.text("host"))?;
             servers.push(server(node, host, node.get("port"), default)?);
+            is_cluster |= key == "cluster_nodes";
         }
     }
-    let nodes = find("cluster_nodes").map_or(Ok(&[][..]), |node| node.items("cluster_nodes"))?;
-    let is_cluster = !nodes.is_empty();
     if servers.is_empty() {
         let host = find("host").map_or(Ok("127.0.0.1"), |node| node.text("host"))?;
         servers.push(server(config, host, find("port"), 6379.0)?);
