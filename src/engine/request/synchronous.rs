@@ -374,9 +374,9 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     }
 }
 
-/// Lets `decide` add the result of each limit to `evaluation`, with the answer to its check, except of
-/// those for which a ban stands: it refuses by nothing else than the first ban of a rule that is not tried
-/// alone, and a rule that is, by its own one. Returns whether the limits decide.
+/// Calls `decide` for each limit that no ban replaces, with the answer to its check. A ban of a rule that is
+/// not tried alone refuses the request, and no limit is decided; a ban of a rule that is tried alone
+/// replaces the limits of that rule. Returns whether the limits were decided.
 pub(super) fn each_unbanned<'c, 'm: 'c, L: Charges<'c, 'm>>(
     evaluation: &mut Evaluation<L>,
     checks: &[LimitCheck<'c, 'm>],
@@ -392,10 +392,10 @@ pub(super) fn each_unbanned<'c, 'm: 'c, L: Charges<'c, 'm>>(
         |evaluation: &mut Evaluation<L>, check: &LimitCheck<'c, 'm>, answer: Option<Answered>| {
             let LimitCheck { bound, hits, key, trial, .. } = *check;
             let reading = answer.map(|it| it.reading);
-            bound.is_of_bans()
-                && evaluation.check_ban(bound, hits, key, reading, trial.is_some(), clock)
+            evaluation.check_ban(bound, hits, key, reading, trial.is_some(), clock)
         };
-    let mut untried = with_answers().filter(|(check, _)| check.trial.is_none());
+    let mut untried =
+        with_answers().filter(|(check, _)| check.trial.is_none() && check.bound.is_of_bans());
     if untried.any(|(check, answer)| is_banned(evaluation, check, answer)) {
         return false;
     }
