@@ -14,6 +14,7 @@ use Socket qw(SOL_SOCKET SO_LINGER);
 use Test::More;
 
 use lib "$FindBin::Bin/lib";
+use Http2Client;
 use Nginx qw(http2);
 use Node;
 
@@ -31,8 +32,9 @@ my @paths = ('/api/', '/api/namespaces/default', '/api/namespaces/none', '/metri
 subtest 'HTTP/2: a socket that is full' => sub {
     my $client = http2_client(window => 2**30);
     # The first stream fills the socket before the others are processed.
-    my @streams = map { ask($client, $_) } '/large', @paths, '/call';
-    my $got     = answers($client, 0, @streams);
+    my @streams = map { $client->ask($_) } '/large', @paths;
+    push @streams, $client->ask('/call', 'application/grpc');
+    my $got     = $client->answers(0, @streams);
     is(length $got->{shift @streams}{body}, $size, 'the responses that filled it');
     compare($got, @streams);
     is($got->{$streams[-1]}{ended}, 1, 'a rejected call is answered');
@@ -40,8 +42,8 @@ subtest 'HTTP/2: a socket that is full' => sub {
 
 subtest 'HTTP/2: a window of a few bytes' => sub {
     my $client  = http2_client(window => 7);
-    my @streams = map { ask($client, $_) } @paths;
-    compare(answers($client, 50, @streams), @streams);
+    my @streams = map { $client->ask($_) } @paths;
+    compare($client->answers(50, @streams), @streams);
 };
 
 subtest 'HTTP/1: a socket that is full' => sub {
@@ -71,9 +73,9 @@ subtest 'a response of which a client takes only a part is charged by that part'
     setsockopt $client, SOL_SOCKET, SO_LINGER, pack 'II', 1, 0;
     close $client;
     $client = http2_client(window => 2000);
-    my $stream = ask($client, '/charged?key=stream');
+    my $stream = $client->ask('/charged?key=stream');
     $a->wait_for('the window to be full', sub { $a->rate(ask => 'stream') == 5 });
-    syswrite $client->{socket}, frame(3, 0, $stream, pack 'N', 8);
+    $client->reset($stream);
     $a->wait_for('its end', sub { $a->rate(ask => $_) > 5 }) for qw(reset stream);
     cmp_ok($a->rate(ask => 'reset'), '<', $size, 'HTTP/1');
     is($a->rate(ask => 'stream'), 2000, 'HTTP/2');
@@ -103,8 +105,8 @@ subtest 'several turns: the answer is whole' => sub {
 
 subtest 'several turns: HTTP/2, two at a time' => sub {
     my $client  = http2_client(window => 2**30);
-    my @streams = map { ask($client, $_) } @paths;
-    compare(answers($client, 0, @streams), @streams);
+    my @streams = map { $client->ask($_) } @paths;
+    compare($client->answers(0, @streams), @streams);
 };
 
 subtest 'several turns: clients that leave' => sub {
@@ -116,12 +118,12 @@ subtest 'several turns: clients that leave' => sub {
         setsockopt $client, SOL_SOCKET, SO_LINGER, pack 'II', 1, 0 if $_ % 2;
         close $client;
         $client = http2_client(window => 2**30);
-        my $stream = ask($client, '/metrics');
-        syswrite $client->{socket}, frame(3, 0, $stream, pack 'N', 8) if $_ % 2;
+        my $stream = $client->ask('/metrics');
+        $client->reset($stream) if $_ % 2;
     }
     my $client  = http2_client(window => 2**30);
-    my @streams = map { ask($client, $_) } @paths;
-    compare(answers($client, 0, @streams), @streams);
+    my @streams = map { $client->ask($_) } @paths;
+    compare($client->answers(0, @streams), @streams);
     is_deeply([$a->workers], \@workers, 'the worker lives');
 };
 
@@ -174,51 +176,4 @@ sub compare {
     }
 }
 
-# Returns an HTTP/2 client that reads only on demand.
-sub http2_client {
-    my (%given) = @_;
-    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port + 3) or die "cannot connect: $!\n";
-    my $initial = pack 'nN', 4, $given{window};
-    syswrite $socket, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . frame(4, 0, 0, $initial) . frame(8, 0, 0, pack 'N', 2**30);
-    return {socket => $socket, next => 1};
-}
-
-sub frame {
-    my ($type, $flags, $stream, $payload) = @_;
-    return substr(pack('N', length $payload), 1) . pack('CCN', $type, $flags, $stream) . $payload;
-}
-
-# Requests a path; returns the stream identifier.
-sub ask {
-    my ($client, $path) = @_;
-    my $stream = $client->{next};
-    $client->{next} += 2;
-    # The fields are: GET, http; the path and the authority as literals; the content type of a gRPC call.
-    my $fields = "\x82\x86" . "\x04" . chr(length $path) . $path . "\x01\x09localhost";
-    $fields .= "\x0f\x10\x10application/grpc" if $path eq '/call';
-    syswrite $client->{socket}, frame(1, 5, $stream, $fields);
-    return $stream;
-}
-
-# Reads until the streams have ended or no data arrives any more. Opens the flow-control window by $more bytes
-# for each byte received. Returns the body of each stream, and whether it `ended`.
-sub answers {
-    my ($client, $more, @streams) = @_;
-    my %got  = map { $_ => {body => '', ended => 0} } @streams;
-    my $text = '';
-    while (grep { !$_->{ended} } values %got) {
-        IO::Select->new($client->{socket})->can_read(10) or last;
-        sysread $client->{socket}, $text, 65536, length $text or last;
-        while (length $text >= 9) {
-            my ($length, $type, $flags, $stream) = unpack 'NCCN', "\0" . $text;
-            last if length $text < 9 + $length;
-            my $payload = substr $text, 9, $length;
-            substr($text, 0, 9 + $length) = '';
-            $got{$stream}{body} .= $payload if $type == 0;
-            $got{$stream}{ended} = 1 if $type <= 1 && $flags & 1;
-            my $window = $length * $more;
-            syswrite $client->{socket}, frame(8, 0, $stream, pack 'N', $window) if $type == 0 && $window;
-        }
-    }
-    return \%got;
-}
+sub http2_client { return Http2Client->new(port => $port + 3, @_) }

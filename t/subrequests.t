@@ -13,6 +13,7 @@ use Socket qw(SHUT_WR);
 use Test::More;
 
 use lib "$FindBin::Bin/lib";
+use Http2Client;
 use Nginx qw(http2);
 use Node;
 use Redis;
@@ -191,6 +192,30 @@ subtest 'HTTP/2 streams that are reset while an include waits' => sub {
     stop();
 };
 
+subtest 'HTTP/2 streams that are reset while a subrequest waits and their frames are queued' => sub {
+    begin();
+    my $filling = 'x' x 8_000_000;
+    write_file('filling', $filling);
+    write_file('page.html', page(include('/proxied')));
+    for my $path ('/mirrored', '/page.html') {
+        my $before = asked();
+        $redis->pause;
+        my $client = Http2Client->new(port => $port + 3, window => 2**30);
+        my $first = $client->ask('/filling');
+        $a->wait_for('a full socket', sub { $client->is_full });
+        my $stream = $client->ask($path);
+        $a->wait_for('the upstream', sub { asked() > $before }) if $path eq '/mirrored';
+        is(active(), 2, "$path: its subrequest waits");
+        $client->reset($stream);
+        is(active(), 2, 'the stream is reset');
+        $redis->go_on;
+        is($a->status(hit => 'k'), 'PASSED', 'the store goes on');
+        is($client->answers(0, $first)->{$first}{body} eq $filling, 1, 'the other stream is complete');
+        is(asked(), $before + ($path eq '/mirrored'), 'no upstream is asked for the subrequest');
+    }
+    stop();
+};
+
 done_testing();
 
 sub begin {
@@ -212,7 +237,7 @@ sub begin {
             location / { return 200 "<\$arg_of>"; }
         }
     END
-        listen 127.0.0.1:@{[$port + 3]} $parameter;
+        listen 127.0.0.1:@{[$port + 3]} $parameter sndbuf=16k;
         listen 127.0.0.1:@{[$port + 5]} sndbuf=16k;
         $directive
         root $a->{root}/pages;
@@ -231,6 +256,7 @@ sub begin {
         location = /done        { internal; proxy_pass $upstream/?of=done; }
         location = /denied      { deny all; error_page 403 /denied_page; }
         location = /denied_page { $limited proxy_pass $upstream/?of=sorry; proxy_method GET; proxy_pass_request_body off; }
+        location = /filling     { alias $a->{root}/pages/filling; }
         location = /plain       { proxy_pass $upstream/?of=plain; }
         location = /active      { stub_status; }
     END
