@@ -38,7 +38,7 @@ pub use early::due::POSTPONED_FOR;
 pub use early::near_look::NearCount;
 pub use slots::admission::{Admission, AskedHit, Counted, Receipt};
 pub use sync::batches::{BatchName, BatchRecord};
-pub use sync::changes::{Change, WindowChange};
+pub use sync::changes::{Change, PushedHits, WindowChange};
 pub use sync::channel_lease::{ChannelLease, HeldChannel};
 pub use sync::exchange_budget::ExchangeBudget;
 pub use sync::pending::{LookedAt, Pending};

@@ -207,7 +207,7 @@ impl NamedReset<'_> {
         if let Some(indexes) = &self.given_back {
             for (index, reading) in indexes.iter().zip(&answer.readings) {
                 if let Some((_, bound)) = self.counters.get(*index) {
-                    bound.record_store(key, reading, clock);
+                    bound.record_store(key, reading, None, clock);
                 }
             }
             return false;
@@ -215,7 +215,7 @@ impl NamedReset<'_> {
         let mut given_back = Vec::new();
         let readings = self.counters.iter().zip(&answer.readings);
         for (index, ((counter, bound), reading)) in readings.enumerate() {
-            bound.record_store(key, reading, clock);
+            bound.record_store(key, reading, None, clock);
             let body = counter.body(reading);
             match counter.algorithm.kind() {
                 StoredKind::Windows => self.subtracted.push((index, reading.windows().current)),

@@ -15,7 +15,7 @@ use crate::policy::reserve::{Grants, has_reserves};
 use crate::policy::window::Clock;
 use crate::table::{
     Admission, CountedRate, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named,
-    Receipt, Reserve, SyncState,
+    PushedHits, Receipt, Reserve, SyncState,
 };
 
 /// A limit with its counters.
@@ -293,8 +293,15 @@ impl<'m> BoundLimit<'m> {
     }
 
     /// Records the store's count of a key in the node's table. A log's times are not in the answer,
-    /// so the node has only the times that [`BoundLimit::log_charged`] records.
-    pub(crate) fn record_store(&self, key: Key<'_>, reading: &Reading, clock: &impl Clock) {
+    /// so the node has only the times that [`BoundLimit::log_charged`] records. `pushed` are this node's
+    /// hits in a count of windows; by default those that the store has now.
+    pub(crate) fn record_store(
+        &self,
+        key: Key<'_>,
+        reading: &Reading,
+        pushed: Option<&PushedHits>,
+        clock: &impl Clock,
+    ) {
         match self.limit.algorithm.kind() {
             StoredKind::Windows => {}
             StoredKind::Level(kind) => {
@@ -307,8 +314,14 @@ impl<'m> BoundLimit<'m> {
         let counts = reading.windows();
         let before = counts.window.wrapping_sub(1);
         for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
-            record_decided(self.table, &self.counter, key, (window, total), clock);
+            let ours = pushed.map(|it| it.of(window));
+            record_decided(self.table, &self.counter, key, (window, total), ours, clock);
         }
+    }
+
+    /// Returns this node's hits in the counter of a key that the store has.
+    pub(super) fn pushed(&self, key: Key<'_>) -> PushedHits {
+        self.table.pushed_hits(&self.counter, key)
     }
 
     /// Returns the number of keys that were reset in their stores by this node.

@@ -356,7 +356,7 @@ impl HeldReserve<'_> {
         let (key, counts) = (table.key(&self.asked.key), reading.windows());
         let before = counts.window.wrapping_sub(1);
         for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
-            record_decided(table, &self.counter, key, (window, total), clock);
+            record_decided(table, &self.counter, key, (window, total), None, clock);
         }
         if answer.admitted.first() != Some(&true) {
             // Other nodes have used up the limit. The remaining hits are known now.

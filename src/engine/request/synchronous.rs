@@ -19,7 +19,7 @@ use crate::store::contract::decision::{
     Answer, AskedCounter, AskedLimit, Certainty, Few, KeyBytes, Question,
 };
 use crate::store::contract::strategy::Shard;
-use crate::table::{Identity, Key};
+use crate::table::{Identity, Key, PushedHits};
 
 /// The deciders of a namespace's counters. Each decides about some of them, in one step, and has a
 /// number that is unique among all namespaces and datastores.
@@ -62,6 +62,9 @@ pub struct StoreQuestion {
     is_filled: bool,
     /// The index of the check for each limit of the question.
     checks: Few<usize>,
+    /// This node's hits in the counters of bans, by number, that the store had before it was asked. It may
+    /// get a ban while it is asked, and its answer may be without it.
+    pushed: Few<(usize, PushedHits)>,
 }
 
 /// A datastore's answer for one check.
@@ -159,7 +162,7 @@ fn question(
 ) -> StoreQuestion {
     let mut identities: Few<Identity> = Few::new();
     let mut counters: Few<AskedCounter> = Few::new();
-    let (mut limits, mut indices) = (Few::new(), Few::new());
+    let (mut limits, mut indices, mut pushed) = (Few::new(), Few::new(), Few::new());
     for &(index, deciders) in part {
         let Some(check) = checks.get(index) else {
             continue;
@@ -178,6 +181,9 @@ fn question(
                     true => Hits::ZERO,
                     false => cost,
                 };
+                if bound.is_of_bans() {
+                    pushed.push((counter, bound.pushed(*key)));
+                }
                 identities.push(identity);
                 counters.push(deciders.counter(bound, kind, *key, charged));
             }
@@ -205,6 +211,7 @@ fn question(
         is_trial: false,
         is_filled: false,
         checks: indices,
+        pushed,
     }
 }
 
@@ -323,7 +330,9 @@ impl StoreQuestion {
                 continue;
             };
             if let Some(check) = checks.get(index) {
-                check.bound.record_store(*check.key, reading, clock);
+                let pushed = self.pushed.iter().find(|(counter, _)| *counter == number);
+                let pushed = pushed.map(|(_, hits)| hits);
+                check.bound.record_store(*check.key, reading, pushed, clock);
             }
             if let Some(Some(answered)) = answered.get_mut(index).filter(|_| is_charged) {
                 answered.charged = counter.cost;

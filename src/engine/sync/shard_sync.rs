@@ -253,7 +253,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         for Count { key, size, window, total } in counts {
             if let Some(counter) = self.counters.iter().find(|it| it.size() == *size) {
                 let key = table.key(key);
-                is_all &= record_total(table, counter, key, *window, *total, clock, is_held)?;
+                is_all &=
+                    record_total(table, counter, key, (*window, *total), None, clock, is_held)?;
             }
         }
         Ok(is_all)
@@ -305,8 +306,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     }
 }
 
-/// Records a store's total of a key in a window, from which the other nodes' hits are computed.
-/// Returns whether it could be recorded: hits in a window that has not begun here have no place
+/// Records a store's total of a key in a window, from which the other nodes' hits are computed. `ours`
+/// are this node's hits in the total; by default those that the store has now. Returns whether it could be recorded: hits in a window that has not begun here have no place
 /// yet.
 ///
 /// # Errors
@@ -316,8 +317,8 @@ fn record_total(
     table: &CounterTable<'_>,
     counter: &Counter,
     key: Key<'_>,
-    window: u64,
-    total: Hits,
+    (window, total): (u64, Hits),
+    ours: Option<Hits>,
     clock: &impl Clock,
     is_held: IsHeld<'_>,
 ) -> Result<bool, LeaseLost> {
@@ -331,22 +332,23 @@ fn record_total(
     }
     // A full zone has no slot for a counter with only other nodes' hits.
     if let Some(found) = table.make_room_for(counter, key, clock) {
-        let ours = table.pushed_of(found, window);
+        let ours = ours.unwrap_or_else(|| table.pushed_of(found, window));
         table.set_remote(found, window, total.minus(ours), now, is_held)?;
         table.look_at_remote(found, counter, clock);
     }
     Ok(true)
 }
 
-/// Records a store's total of a key in a window, from its decision about a request. Needs no lease,
-/// since only decisions while the store is down depend on it.
+/// Records a store's total of a key in a window, from its decision about a request: see [`record_total`].
+/// Needs no lease, since only decisions while the store is down, and bans, depend on it.
 pub(crate) fn record_decided(
     table: &CounterTable<'_>,
     counter: &Counter,
     key: Key<'_>,
-    (window, total): (u64, Hits),
+    count: (u64, Hits),
+    ours: Option<Hits>,
     clock: &impl Clock,
 ) {
     // Cannot fail: no lease is involved.
-    let _ = record_total(table, counter, key, window, total, clock, &|| true);
+    let _ = record_total(table, counter, key, count, ours, clock, &|| true);
 }

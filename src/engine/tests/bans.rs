@@ -10,7 +10,7 @@ use crate::policy::hits::{Hits, hits};
 use crate::policy::limit::{BanRule, Burst, Limit};
 use crate::policy::window::{Clock as _, UnixMillis, WindowSize};
 use crate::store::contract::decision::{Answer, Certainty};
-use crate::table::Outcome;
+use crate::table::{Outcome, WindowChange};
 use crate::testing::table::{SharedTable, TestClock};
 
 const T: u64 = 1_700_000_000_000;
@@ -183,4 +183,53 @@ fn a_store_is_asked_for_the_bans_that_another_node_began() {
         // The node knows it, too, if the store goes away.
         assert_eq!(ban.left_of(b"k", &clock).is_some(), is_banned);
     }
+}
+
+/// The node tells the store of its ban while it asks about the key, and the answer is without the ban. A later answer
+/// without it says that another node has lifted it.
+#[test]
+fn an_answer_from_before_the_store_knew_of_a_ban_does_not_end_it() {
+    let (clock, millis) = (TestClock::at(T), 10_000);
+    let shared = SharedTable::new(1 << 20);
+    let namespace = Namespace::new("api", &shared.table).unwrap().synced(1).unwrap();
+    let ban = ban_of(&namespace, millis, 1);
+    let (key, name) = (shared.table.key(b"k"), ban.name(b"k"));
+    let name = shared.table.key(&name);
+    let bound = BoundLimit::new(limit(5_000), &namespace, []);
+    let store = Some(Deciders { first: 0, shards: 1 });
+    let check =
+        |bound, key, cost| LimitCheck { bound, hits: hits(3), key, cost, store, trial: None };
+    let checks = [check(&ban.bound, &name, Hits::ZERO), check(&bound, &key, Hits::ONE)];
+    let nothing =
+        |millis: u64| WindowCounts::of(size(millis).at(clock.now()), Hits::ZERO, Hits::ZERO).into();
+    let decide = |decision: &mut PendingDecision| {
+        let readings = smallvec![nothing(millis), nothing(5_000)];
+        let admitted = smallvec![true, false];
+        let answer = Answer { admitted, readings, certainty: Certainty::Settled };
+        decision.answer(&answer, &checks, &clock);
+        let mut evaluation = Evaluation::new(Vec::new(), false);
+        decision.conclude(&mut evaluation, &checks, &clock);
+        let (_, charges) = evaluation.finish_rare(Outcome::Rejected, &clock);
+        charges[0].bound().is_of_bans()
+    };
+    assert!(ban.record(b"k", &clock));
+    let mut decision = PendingDecision::new(&checks, false);
+    let mut told = 0;
+    for group in 0..shared.table.change_groups() {
+        shared.table.take_changes(group, namespace.index(), clock.now(), |change| {
+            for WindowChange { number, local, pushed } in change.windows {
+                shared
+                    .table
+                    .advance_pushed(change.counter, number, (pushed, local), &|| true)
+                    .unwrap();
+                told += 1;
+            }
+        });
+    }
+    assert_eq!(told, 1);
+    assert!(decide(&mut decision), "the request");
+    assert_eq!(ban.left_of(b"k", &clock), Some(millis), "the next one");
+    let mut decision = PendingDecision::new(&checks, false);
+    assert!(!decide(&mut decision), "a lifted ban");
+    assert_eq!(ban.left_of(b"k", &clock), None);
 }

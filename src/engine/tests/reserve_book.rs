@@ -59,7 +59,7 @@ impl<'m> Worker<'m> {
     fn note(&self) {
         let (table, window) = (self.bound.table(), self.clock.now().0 / MINUTE);
         let counter = &self.bound.counter;
-        record_decided(table, counter, self.key, (window, Hits::ONE), &self.clock);
+        record_decided(table, counter, self.key, (window, Hits::ONE), None, &self.clock);
     }
 
     fn now(&self) -> (Duration, UnixMillis) {

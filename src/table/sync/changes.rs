@@ -11,7 +11,7 @@ use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::table::words::fail::fail_point;
 use crate::table::words::meta::NamespaceIndex;
 use crate::table::words::slot::Occupant;
-use crate::table::words::word::{Stamp, WindowCount};
+use crate::table::words::word::{Generation, Stamp, WindowCount};
 use crate::table::zone::counter::{Counter, Key, Part};
 use crate::table::zone::counter_table::{CounterRef, CounterTable};
 use crate::table::zone::lease::{IsHeld, LeaseLost, confirm};
@@ -40,6 +40,19 @@ pub struct WindowChange {
     pub local: Hits,
     /// Hits of these that the store has. The difference to push is `local - pushed`.
     pub pushed: Hits,
+}
+
+/// This node's hits in the windows of a counter that a store has, as far as the node knew at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PushedHits(Option<(Generation, [WindowCount; 2])>);
+
+impl PushedHits {
+    /// Returns those in window `number`; zero if the node had no counter.
+    pub fn of(&self, number: u64) -> Hits {
+        let Some((generation, [even, odd])) = self.0 else { return Hits::ZERO };
+        let word = if number.is_multiple_of(2) { even } else { odd };
+        word.hits_of(Stamp::new(number, generation))
+    }
 }
 
 impl<'m> CounterTable<'m> {
@@ -198,6 +211,15 @@ impl<'m> CounterTable<'m> {
     pub fn pushed_of(&self, counter: CounterRef, number: u64) -> Hits {
         let occupant = self.occupant_of(counter);
         occupant.map_or(Hits::ZERO, |occupant| self.pushed(occupant, number))
+    }
+
+    /// Returns the same for all windows of a key's counter.
+    pub fn pushed_hits(&self, counter: &Counter, key: Key<'_>) -> PushedHits {
+        let occupant = self.find(counter.identity(key));
+        PushedHits(occupant.map(|occupant| {
+            let words = [0, 1].map(|parity| self.pushed_word(occupant, parity));
+            (occupant.meta.generation(), words)
+        }))
     }
 
     /// Returns the change of the counter in slot `index`, if it is a synced one. A counter without
