@@ -307,8 +307,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
 }
 
 /// Records a store's total of a key in a window, from which the other nodes' hits are computed. `ours`
-/// are this node's hits in the total; by default those that the store has now. Returns whether it could be recorded: hits in a window that has not begun here have no place
-/// yet.
+/// are this node's hits in the total; by default those that the store has now. Returns whether it
+/// could be recorded: hits in a window that has not begun here have no place yet.
 ///
 /// # Errors
 ///
