@@ -41,7 +41,9 @@ struct StoreNews {
     /// The batch that this answers.
     records: Vec<BatchRecord>,
     counts: Vec<Count>,
-    /// Position up to which these are all changes.
+    /// See [`Strategy::overdrawn`].
+    overdrawn: Option<Vec<Count>>,
+    /// Position up to which the counts are all changes.
     position: Position,
     has_more: bool,
 }
@@ -498,7 +500,8 @@ impl<'m> ShardSync<'_, 'm> {
             Changes::Since { counts, position, has_more } => {
                 report.fetched = report.fetched.saturating_add(counts.len());
                 let has_news = !counts.is_empty() || batch.position != Some(position);
-                let news = StoreNews { records, counts, position, has_more };
+                let overdrawn = strategy.overdrawn().map(<[Count]>::to_vec);
+                let news = StoreNews { records, counts, overdrawn, position, has_more };
                 match has_more {
                     true => in_hand.news = Some(news),
                     false => self.record_news(lease, news, surroundings)?,
@@ -528,9 +531,9 @@ impl<'m> ShardSync<'_, 'm> {
         news: StoreNews,
         surroundings: &impl Env,
     ) -> Result<(), LeaseLost> {
-        let StoreNews { records, counts, position, has_more } = news;
+        let StoreNews { records, counts, overdrawn, position, has_more } = news;
         let is_all = self.record_counts(lease, &counts, surroundings)?;
-        self.undo_resets(&records, &counts);
+        self.undo_resets(&records, overdrawn.as_ref().unwrap_or(&counts));
         self.count_excess(&records, surroundings.now());
         lease.confirm_applied()?;
         match (has_more, is_all) {

@@ -256,6 +256,12 @@ pub trait Strategy: Sized {
         false
     }
 
+    /// Returns the counters that the last batch has made negative, with their totals right after it.
+    /// `None` if the totals of its answer are from then.
+    fn overdrawn(&self) -> Option<&[Count]> {
+        None
+    }
+
     /// Applies a batch, unless it was applied before, and returns the other nodes' changes. From a
     /// log, returns up to `limit` counters, or those of one batch if these are more.
     ///

@@ -41,6 +41,7 @@ impl Postgres {
         Postgres {
             link: self.link.with_longer_timeout(WAIT),
             living: None,
+            overdrawn: Vec::new(),
             exchanges: self.exchanges,
             purged: self.purged,
             now: self.now,

@@ -59,6 +59,8 @@ pub struct Postgres {
     purged: i64,
     /// The living nodes, from the last answer.
     living: Option<LivingNodes>,
+    /// See [`Strategy::overdrawn`].
+    overdrawn: Vec<Count>,
     /// Exchanges and notifications in a second that all nodes together may cause.
     exchanges: NonZeroU32,
     /// The time that the server told with the last decision.
@@ -86,6 +88,7 @@ impl Strategy for Postgres {
             link: Link::new(options, own),
             purged: MAX_PURGED,
             living: None,
+            overdrawn: Vec::new(),
             exchanges: options.exchanges,
             now: UnixMillis::default(),
         }
@@ -107,6 +110,10 @@ impl Strategy for Postgres {
         self.living
     }
 
+    fn overdrawn(&self) -> Option<&[Count]> {
+        Some(&self.overdrawn)
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,
@@ -120,7 +127,7 @@ impl Strategy for Postgres {
             let living = living(connection, batch);
             let Some((id, diffs)) = sealed else {
                 let (rows, nodes) = join(ask(connection, shard, batch, limit), living).await;
-                return Ok::<_, Fault>((pushed(batch, &rows??)?, nodes??));
+                return Ok::<_, Fault>((pushed(batch, &rows??)?, nodes??, Vec::new()));
             };
             let push = |silence| push(connection, shard, batch, (id, silence), &diffs);
             let ask = || ask(connection, shard, batch, limit);
@@ -130,18 +137,19 @@ impl Strategy for Postgres {
                 // Nothing was applied. The batch must not fail because of its notification.
                 (applied, asked) = join(push(None), ask()).await;
             }
-            applied??;
+            let overdrawn = applied??;
             let pushed = pushed(batch, &asked?.map_err(Fault::AfterPush)?)?;
-            Ok((pushed, nodes?.map_err(Fault::AfterPush)?))
+            Ok((pushed, nodes?.map_err(Fault::AfterPush)?, overdrawn))
         };
         let exchange = async |connection: &Connection| match exchange(connection).await {
             Err(fault) if fault.is_of_data() => {
                 end_epoch(connection, shard, Some(batch.epoch.0.get().cast_signed())).await?;
-                Ok((Pushed::NoEpoch, None))
+                Ok((Pushed::NoEpoch, None, Vec::new()))
             }
             result => result,
         };
-        let (pushed, living) = self.link.exchange(exchange).await?;
+        let (pushed, living, overdrawn) = self.link.exchange(exchange).await?;
+        self.overdrawn = overdrawn;
         self.living = living.or(self.living);
         Ok(pushed)
     }

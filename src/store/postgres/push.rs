@@ -32,14 +32,14 @@ pub(super) fn silence(living: Option<LivingNodes>, exchanges: NonZeroU32) -> i64
 }
 
 /// Sends a batch. If it is news, notifies listening nodes, unless a push has notified them within `silence`
-/// (in milliseconds). The outer errors are of this side.
+/// (in milliseconds). Returns the counters that it has made negative. The outer errors are of this side.
 pub(super) async fn push(
     connection: &Connection,
     shard: &Shard,
     batch: &Batch,
     (id, silence): (BatchId, Option<i64>),
     diffs: &Columns<'_>,
-) -> Result<Result<u64, Error>, Fault> {
+) -> Result<Result<Vec<Count>, Error>, Fault> {
     let (namespace, number) = name(shard);
     let push = connection.statement(match silence {
         Some(_) => Prepared::Tell,
@@ -67,7 +67,8 @@ pub(super) async fn push(
     if let Some(silence) = &silence {
         parameters.extend::<[&(dyn ToSql + Sync); 2]>([&told, silence]);
     }
-    Ok(connection.client.execute(push, &parameters).await)
+    let rows = connection.client.query(push, &parameters).await;
+    Ok(rows.and_then(|rows| rows.iter().filter_map(|row| count(row).transpose()).collect()))
 }
 
 pub(super) async fn ask(

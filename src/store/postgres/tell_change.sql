@@ -1,5 +1,6 @@
 -- Records the change, and notifies listening sessions, unless a push has notified them so recently
--- that they will look again. The notification is a number that contains only the shard and the node,
+-- that they will look again. Returns the counters that the batch has made negative, and rows without
+-- one. The notification is a number that contains only the shard and the node,
 -- since roles without the right to read the tables can listen, too.
 --
 -- $14 the number, $15 milliseconds for which later pushes do not notify
@@ -22,4 +23,6 @@
     WHERE silence.number NOT BETWEEN excluded.number + $15 - 10000 AND excluded.number + $15 - 1
     RETURNING epoch
 )
-SELECT pg_notify('ngx_rate_limiting', $14::text) FROM telling
+SELECT window_size, window_number, key, thousandths, NULL AS told FROM counted WHERE thousandths < 0
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, pg_notify('ngx_rate_limiting', $14::text)::text FROM telling

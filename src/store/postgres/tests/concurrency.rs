@@ -184,6 +184,39 @@ fn a_batch_that_is_sent_again_while_it_is_being_applied_is_applied_once() {
     });
 }
 
+/// Of two batches that subtract the same hits, the later one learns of it, although both answers may
+/// contain the last total.
+#[test]
+fn the_later_of_two_batches_that_subtract_at_once_is_overdrawn() {
+    let schema = Schema::new();
+    block_on(async {
+        let mut nodes = [
+            Node::join(schema.connect(), shard("api")).await,
+            Node::join(schema.connect(), shard("api")).await,
+        ];
+        for round in 0..10 {
+            let key = format!("{round}");
+            nodes[0].push(vec![hits(&key, 3)]).await;
+            assert_eq!(nodes[0].store.overdrawn(), Some(&[][..]));
+            let session = Server::shared().session().await.unwrap();
+            let lock = format!(
+                "BEGIN; SELECT FROM {}.rl_counters WHERE key = '{key}' FOR UPDATE",
+                schema.name
+            );
+            session.batch_execute(&lock).await.unwrap();
+            let resets = join_all(nodes.iter_mut().map(|node| node.push(vec![hits(&key, -3)])));
+            let meanwhile = async {
+                until_blocked(&schema, 2).await;
+                session.batch_execute("COMMIT").await.unwrap();
+            };
+            join(resets, meanwhile).await;
+            let overdrawn = nodes.iter().flat_map(|node| node.store.overdrawn().unwrap());
+            let overdrawn: Vec<_> = overdrawn.map(|it| (&it.key[..], it.total.whole())).collect();
+            assert_eq!(overdrawn, [(key.as_bytes(), -3)]);
+        }
+    });
+}
+
 #[test]
 fn a_batch_that_meets_the_end_of_its_epoch_is_not_counted_in_the_new_one() {
     let schema = Schema::new();
