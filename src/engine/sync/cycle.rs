@@ -41,9 +41,7 @@ struct StoreNews {
     /// The batch that this answers.
     records: Vec<BatchRecord>,
     counts: Vec<Count>,
-    /// See [`Strategy::overdrawn`].
-    overdrawn: Option<Vec<Count>>,
-    /// Position up to which the counts are all changes.
+    /// Position up to which these are all changes.
     position: Position,
     has_more: bool,
 }
@@ -492,6 +490,7 @@ impl<'m> ShardSync<'_, 'm> {
             let life = batch.life().saturating_add(KNOWN_FOR);
             let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
             lease.acknowledge(number, UnixMillis(now.0.saturating_add(life)))?;
+            self.undo_resets(&records, strategy.overdrawn());
         }
         let Some(changes) = changes.logged() else {
             return Ok(Next::Snapshot(epoch));
@@ -500,8 +499,7 @@ impl<'m> ShardSync<'_, 'm> {
             Changes::Since { counts, position, has_more } => {
                 report.fetched = report.fetched.saturating_add(counts.len());
                 let has_news = !counts.is_empty() || batch.position != Some(position);
-                let overdrawn = strategy.overdrawn().map(<[Count]>::to_vec);
-                let news = StoreNews { records, counts, overdrawn, position, has_more };
+                let news = StoreNews { records, counts, position, has_more };
                 match has_more {
                     true => in_hand.news = Some(news),
                     false => self.record_news(lease, news, surroundings)?,
@@ -531,9 +529,8 @@ impl<'m> ShardSync<'_, 'm> {
         news: StoreNews,
         surroundings: &impl Env,
     ) -> Result<(), LeaseLost> {
-        let StoreNews { records, counts, overdrawn, position, has_more } = news;
+        let StoreNews { records, counts, position, has_more } = news;
         let is_all = self.record_counts(lease, &counts, surroundings)?;
-        self.undo_resets(&records, overdrawn.as_ref().unwrap_or(&counts));
         self.count_excess(&records, surroundings.now());
         lease.confirm_applied()?;
         match (has_more, is_all) {

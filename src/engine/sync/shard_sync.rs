@@ -263,10 +263,10 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     /// Counts hits again that a reset of this node subtracted from a total which another node had
     /// reset before: the later reset makes the total negative. Called after the batch is
     /// acknowledged, so at most once.
-    pub(super) fn undo_resets(&self, records: &[BatchRecord], counts: &[Count]) {
+    pub(super) fn undo_resets(&self, records: &[BatchRecord], overdrawn: &[Count]) {
         let table = self.namespace.table();
         let resets = || records.iter().filter(|record| record.diff < Hits::ZERO);
-        for count in counts.iter().filter(|it| it.total < Hits::ZERO) {
+        for count in overdrawn {
             let is_it = |record: &&BatchRecord| {
                 let key = table.key_of(record.counter);
                 record.window == count.window

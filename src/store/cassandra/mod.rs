@@ -52,6 +52,8 @@ pub struct Cassandra {
     full: FullCounters,
     /// The living nodes, from the last answer.
     living: Option<LivingNodes>,
+    /// See [`Strategy::overdrawn`].
+    overdrawn: Vec<Count>,
     /// See [`Strategy::has_lost_grants`].
     has_lost_grants: bool,
 }
@@ -87,6 +89,7 @@ impl Strategy for Cassandra {
             charged: Chargers::default(),
             full: FullCounters::default(),
             living: None,
+            overdrawn: Vec::new(),
             has_lost_grants: false,
         }
     }
@@ -107,6 +110,10 @@ impl Strategy for Cassandra {
         self.living
     }
 
+    fn overdrawn(&self) -> &[Count] {
+        &self.overdrawn
+    }
+
     fn has_lost_grants(&self) -> bool {
         self.has_lost_grants
     }
@@ -124,6 +131,13 @@ impl Strategy for Cassandra {
         let BatchAnswer { pushed, living, has_lost_grants } = self.reading(exchanged)?;
         self.living = living.or(self.living);
         self.has_lost_grants = has_lost_grants;
+        self.overdrawn = match &pushed {
+            // The totals of the answer are those after the batch, or after others at the same time.
+            Pushed::Applied { changes: Changes::Since { counts, .. }, .. } => {
+                counts.iter().filter(|count| count.total < Hits::ZERO).cloned().collect()
+            }
+            _ => Vec::new(),
+        };
         Ok(pushed)
     }
 

@@ -256,10 +256,11 @@ pub trait Strategy: Sized {
         false
     }
 
-    /// Returns the counters that the last batch has made negative, with their totals right after it.
-    /// `None` if the totals of its answer are from then.
-    fn overdrawn(&self) -> Option<&[Count]> {
-        None
+    /// Returns the counters that the last batch has made negative, with their totals right after it:
+    /// their node has subtracted hits that another one had subtracted before. Empty if the batch was
+    /// applied before.
+    fn overdrawn(&self) -> &[Count] {
+        &[]
     }
 
     /// Applies a batch, unless it was applied before, and returns the other nodes' changes. From a

@@ -55,6 +55,8 @@ pub struct Etcd {
     page: usize,
     /// The living nodes, from the last answer.
     living: Option<LivingNodes>,
+    /// See [`Strategy::overdrawn`].
+    overdrawn: Vec<Count>,
     /// The epochs that shards had at the last decision.
     epochs: HashMap<Shard, Epoch>,
     listener: Listener,
@@ -67,6 +69,7 @@ impl Etcd {
             prefix: prefix.into(),
             page: PAGE,
             living: None,
+            overdrawn: Vec::new(),
             epochs: HashMap::new(),
             listener: Listener::default(),
         }
@@ -108,6 +111,10 @@ impl Strategy for Etcd {
         self.living
     }
 
+    fn overdrawn(&self) -> &[Count] {
+        &self.overdrawn
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,
@@ -120,9 +127,10 @@ impl Strategy for Etcd {
         let exchange = async |session: &mut EtcdSession| {
             Push { session, keys: &keys, batch, limit, page }.run().await
         };
-        let (pushed, living) = self.link.exchange(exchange).await?;
+        let (pushed, living, overdrawn) = self.link.exchange(exchange).await?;
         self.page = PAGE;
         self.living = living.or(self.living);
+        self.overdrawn = overdrawn;
         Ok(pushed)
     }
 

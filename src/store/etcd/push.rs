@@ -10,7 +10,7 @@ use super::wire::{KeyValues, Op, TxnAnswer, delete, get, names, page, put};
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixSeconds;
 use crate::store::contract::strategy::{
-    Batch, Changes, LONGEST_LIFE, LivingNodes, NODE_LIFE, Position, Pushed,
+    Batch, Changes, Count, LONGEST_LIFE, LivingNodes, NODE_LIFE, Position, Pushed,
 };
 use crate::store::keyed::change::{LoggedChange, OthersCounters, changes_after};
 use crate::store::keyed::decide::ChangedValues;
@@ -31,8 +31,8 @@ pub(super) struct Push<'a> {
     pub(super) page: usize,
 }
 
-/// The answer to a batch, and the living nodes.
-type AnsweredPush = (Pushed, Option<LivingNodes>);
+/// The answer to a batch, the living nodes, and the counters that it has made negative.
+type AnsweredPush = (Pushed, Option<LivingNodes>, Vec<Count>);
 
 /// The head and the node's row as they were read, before the answers to other reads.
 struct FoundNode {
@@ -68,7 +68,7 @@ impl Push<'_> {
         loop {
             let (head, row) = match self.check(&found) {
                 Some(Ok(fits)) => fits,
-                Some(Err(answer)) => return Ok((answer, None)),
+                Some(Err(answer)) => return Ok((answer, None, Vec::new())),
                 None => return self.give_up(found.head).await,
             };
             if row.last == self.batch.last() {
@@ -79,6 +79,7 @@ impl Push<'_> {
             let Some(totals) = sums(self.batch, &diffs, before) else {
                 return self.give_up(found.head).await;
             };
+            let overdrawn = value::overdrawn(&totals);
             let by = (self.batch.node, self.batch.is_news);
             let changed = ChangedValues { totals, levels: Vec::new() };
             let mut success = change(self.session, self.keys, head, by, changed).await?;
@@ -89,7 +90,8 @@ impl Push<'_> {
             let has_applied = applied.succeeded;
             found = FoundNode::of(applied)?;
             if has_applied {
-                return self.answer(found).await;
+                let (pushed, living, _) = self.answer(found).await?;
+                return Ok((pushed, living, overdrawn));
             }
         }
     }
@@ -136,7 +138,7 @@ impl Push<'_> {
     /// Ends the epoch, in which there is a value that somebody else wrote.
     async fn give_up(&mut self, head: FoundHead) -> Result<AnsweredPush, EtcdFault> {
         head.end(self.session, self.keys).await?;
-        Ok((Pushed::NoEpoch, None))
+        Ok((Pushed::NoEpoch, None, Vec::new()))
     }
 
     /// Returns the operation that writes the node's row. It is kept until all counts of the node have ended, and then
@@ -154,7 +156,7 @@ impl Push<'_> {
     async fn answer(&mut self, found: FoundNode) -> Result<AnsweredPush, EtcdFault> {
         let head = match self.check(&found) {
             Some(Ok((head, _))) => head,
-            Some(Err(answer)) => return Ok((answer, None)),
+            Some(Err(answer)) => return Ok((answer, None, Vec::new())),
             None => return self.give_up(found.head).await,
         };
         let mut rest = found.rest.iter();
@@ -179,7 +181,7 @@ impl Push<'_> {
             Some((changes, has_more)) => self.part(head, &changes, has_more).await?,
             None => Changes::Behind { position: head.position() },
         };
-        Ok((Pushed::Applied { changes, now: now() }, living))
+        Ok((Pushed::Applied { changes, now: now() }, living, Vec::new()))
     }
 
     /// Returns the counters that other nodes changed, up to the limit.

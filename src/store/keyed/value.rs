@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use super::name::CounterId;
 use crate::policy::algorithm::Level;
+use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
-use crate::store::contract::strategy::{Batch, MAX_TOTAL};
+use crate::store::contract::strategy::{Batch, Count, MAX_TOTAL};
 use crate::store::decide::stored::StoredCount;
 use crate::table::words::system::unix_millis;
 
@@ -39,6 +40,18 @@ pub(crate) fn of_level(level: &Level) -> String {
     // A bucket that leaks nothing is never empty.
     let mark = level.mark.millis().0.min(i64::MAX.cast_unsigned());
     format!("{} {} {mark}", level.hits.thousandths(), level.at.0)
+}
+
+/// Returns the counters whose totals are negative.
+pub(crate) fn overdrawn(totals: &NewTotals<'_>) -> Vec<Count> {
+    let negative = totals.iter().filter(|(_, (total, _))| *total < 0);
+    let counts = negative.map(|((size, window, key), (total, _))| Count {
+        key: (*key).into(),
+        size: *size,
+        window: *window,
+        total: Hits::from_thousandths(*total),
+    });
+    counts.collect()
 }
 
 /// Returns the totals after the diffs of a batch, each counter once. `before` are the totals before.

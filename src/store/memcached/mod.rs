@@ -51,6 +51,8 @@ pub struct Memcached {
     done: DoneTransactions,
     /// The living nodes, from the last answer.
     living: Option<LivingNodes>,
+    /// See [`Strategy::overdrawn`].
+    overdrawn: Vec<Count>,
 }
 
 /// A place in the indexes of windows.
@@ -99,7 +101,13 @@ impl Strategy for Memcached {
 
     fn new(options: &StoreOptions, own: &MemcachedOptions) -> Memcached {
         let (link, prefix) = (MemcachedLink::new(options), own.prefix.clone());
-        Memcached { link, prefix, done: DoneTransactions::new(), living: None }
+        Memcached {
+            link,
+            prefix,
+            done: DoneTransactions::new(),
+            living: None,
+            overdrawn: Vec::new(),
+        }
     }
 
     fn connects(&self) -> u64 {
@@ -118,6 +126,10 @@ impl Strategy for Memcached {
         self.living
     }
 
+    fn overdrawn(&self) -> &[Count] {
+        &self.overdrawn
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,
@@ -125,8 +137,9 @@ impl Strategy for Memcached {
         limit: usize,
     ) -> Result<Pushed, StoreError> {
         let push = async |session: &mut ShardSession<'_>| push::push(session, batch, limit).await;
-        let (pushed, living) = self.exchange(shard, push).await?;
+        let (pushed, living, overdrawn) = self.exchange(shard, push).await?;
         self.living = living.or(self.living);
+        self.overdrawn = overdrawn;
         Ok(pushed)
     }
 

@@ -8,15 +8,15 @@ use super::shard::{Item, ShardSession};
 use crate::policy::hits::Hits;
 use crate::store::contract::error::Failure;
 use crate::store::contract::strategy::{
-    Batch, CLOCK_MARGIN, Changes, LivingNodes, NODE_LIFE, Position, Pushed,
+    Batch, CLOCK_MARGIN, Changes, Count, LivingNodes, NODE_LIFE, Position, Pushed,
 };
 use crate::store::keyed::change::{OthersCounters, PAGE, changes_after};
 use crate::store::keyed::decide::ChangedValues;
 use crate::store::keyed::name;
-use crate::store::keyed::value::{NewTotals, now, sums, total};
+use crate::store::keyed::value::{NewTotals, now, overdrawn, sums, total};
 
-/// The answer to a batch, and the living nodes.
-type PushOutcome = (Pushed, Option<LivingNodes>);
+/// The answer to a batch, the living nodes, and the counters that it has made negative.
+type PushOutcome = (Pushed, Option<LivingNodes>, Vec<Count>);
 
 /// Applies a batch, unless it was applied before. Returns up to `limit` counters of other nodes.
 pub(super) async fn push(
@@ -28,16 +28,16 @@ pub(super) async fn push(
     loop {
         let found = session.head().await?;
         let head = match &found.head {
-            None => return Ok((Pushed::NoEpoch, None)),
+            None => return Ok((Pushed::NoEpoch, None, Vec::new())),
             Some(head) if head.epoch != batch.epoch => {
-                return Ok((Pushed::OtherEpoch(head.epoch), None));
+                return Ok((Pushed::OtherEpoch(head.epoch), None, Vec::new()));
             }
             Some(head) => head,
         };
         let last = head.last_of(batch.node);
         let is_next = batch.id.is_some() && last == batch.previous;
         if !is_next && last != batch.last() {
-            return Ok((batch.misfit(last), None));
+            return Ok((batch.misfit(last), None, Vec::new()));
         }
         let now = now();
         let diffs = if last == batch.last() { &NewTotals::new() } else { &diffs };
@@ -71,7 +71,7 @@ pub(super) async fn push(
             }
         }
         let changes = answer(session, head, batch, limit, &own, &changes).await?;
-        return Ok((Pushed::Applied { changes, now }, living));
+        return Ok((Pushed::Applied { changes, now }, living, overdrawn(&own)));
     }
 }
 

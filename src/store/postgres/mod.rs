@@ -110,8 +110,8 @@ impl Strategy for Postgres {
         self.living
     }
 
-    fn overdrawn(&self) -> Option<&[Count]> {
-        Some(&self.overdrawn)
+    fn overdrawn(&self) -> &[Count] {
+        &self.overdrawn
     }
 
     async fn push_diffs(

@@ -12,6 +12,17 @@ use crate::store::contract::strategy::{
     Batch, BatchId, Changes, Count, Epoch, LivingNodes, Position, Pushed,
 };
 
+/// The rest of an answer to a batch.
+#[derive(Debug, Default)]
+pub(super) struct PushRest {
+    /// The living nodes, if the answer contains them.
+    pub(super) living: Option<LivingNodes>,
+    /// Whether the charges for reserves are lost.
+    pub(super) has_lost_grants: bool,
+    /// The counters that the batch has made negative.
+    pub(super) overdrawn: Vec<Count>,
+}
+
 /// The answer to a command or a script, which the script describes. The methods return `None` for
 /// an answer of another form.
 pub(super) struct RedisAnswer(pub(super) Value);
@@ -32,10 +43,9 @@ impl RedisAnswer {
         Some((format!("{} {}", server?, version?), mode))
     }
 
-    /// Parses the answer of `push.lua` to a batch: the result, the living nodes if it contains them,
-    /// and whether the charges for reserves are lost.
-    pub(super) fn pushed(self, batch: &Batch) -> Option<(Pushed, (Option<LivingNodes>, bool))> {
-        let unapplied = (None, false);
+    /// Parses the answer of `push.lua` to a batch: the result, and the rest.
+    pub(super) fn pushed(self, batch: &Batch) -> Option<(Pushed, PushRest)> {
+        let unapplied = PushRest::default();
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
         let mut part = || parts.next();
         let is_behind = match &*part()?.text()? {
@@ -57,7 +67,8 @@ impl RedisAnswer {
             let has_more = part()?.number()? != 0;
             Changes::Since { counts: part()?.groups()?, position, has_more }
         };
-        let is_lost = part()?.number()? != 0;
+        let has_lost_grants = part()?.number()? != 0;
+        let overdrawn = part()?.groups()?;
         let living = match part() {
             Some(count) => Some(LivingNodes {
                 count: u64::try_from(count.number()?).ok()?,
@@ -65,7 +76,7 @@ impl RedisAnswer {
             }),
             None => None,
         };
-        Some((Pushed::Applied { changes, now }, (living, is_lost)))
+        Some((Pushed::Applied { changes, now }, PushRest { living, has_lost_grants, overdrawn }))
     }
 
     /// Parses counts in groups: a window, its keys, and their totals.

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use redis::{Cmd, Value};
 
-use self::answer::RedisAnswer;
+use self::answer::{PushRest, RedisAnswer};
 use self::cluster::Cluster;
 use self::connection::RedisLink;
 use self::key::WindowName;
@@ -72,6 +72,8 @@ pub struct Redis {
     living: Option<LivingNodes>,
     /// Whether the charges for reserves are lost.
     has_lost_grants: bool,
+    /// See [`Strategy::overdrawn`].
+    overdrawn: Vec<Count>,
     /// Exchanges that the next decision must find in the history of shards, and the histories that
     /// the last decision returned.
     followed: Vec<(Shard, Option<Witness>)>,
@@ -130,6 +132,7 @@ impl Strategy for Redis {
             shards: own.shards(),
             living: None,
             has_lost_grants: false,
+            overdrawn: Vec::new(),
             followed: Vec::new(),
             histories: Vec::new(),
             now: UnixMillis::default(),
@@ -185,6 +188,10 @@ impl Strategy for Redis {
         self.has_lost_grants
     }
 
+    fn overdrawn(&self) -> &[Count] {
+        &self.overdrawn
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,
@@ -229,9 +236,10 @@ impl Strategy for Redis {
         if !matches!(result, Ok((Pushed::Applied { .. }, _))) {
             self.known_layouts.forget();
         }
-        let (pushed, (living, is_lost)) = result?;
+        let (pushed, PushRest { living, has_lost_grants, overdrawn }) = result?;
         self.living = living.or(self.living);
-        self.has_lost_grants = is_lost;
+        self.has_lost_grants = has_lost_grants;
+        self.overdrawn = overdrawn;
         Ok(pushed)
     }
 
@@ -322,6 +330,7 @@ impl Redis {
             shards: self.shards,
             living: None,
             has_lost_grants: false,
+            overdrawn: Vec::new(),
             followed: Vec::new(),
             histories: Vec::new(),
             now: self.now,

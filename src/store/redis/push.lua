@@ -148,11 +148,14 @@ local function record(changes, count)
   return last
 end
 
+-- Counts that the batch makes negative: in groups of a window, its keys, and their totals.
+local overdrawn = {}
+
 local function apply()
   local changes, told, count, life, at = {}, {}, 0, LIFE, FIRST
   while ARGV[at] do
     local window, left, diffs = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-    local counts, keys = base .. window, {}
+    local counts, keys, below, totals = base .. window, {}, {}, {}
     use_table(counts)
     if news then
       told[#told + 1] = window .. ' ' .. diffs .. '\n'
@@ -174,12 +177,20 @@ local function apply()
         total = total > 0 and MOST or -MOST
         redis.call('HSET', counts, keys[i], total)
       end
+      if total < 0 then
+        below[#below + 1], totals[#totals + 1] = keys[i], string.format('%.0f', total)
+      end
       if news then
         told[#told + 1] = string.format('%.0f %d ', total, #keys[i]) .. keys[i]
       end
     end
     redis.call('HDEL', counts, '')
     extend(counts, left)
+    if #below > 0 then
+      for _, part in ipairs({window, below, totals}) do
+        overdrawn[#overdrawn + 1] = part
+      end
+    end
     life = math.max(life, left + MARGIN)
     changes[#changes + 1] = window
     changes[#changes + 1] = keys
@@ -312,6 +323,6 @@ if position ~= before then
   at, has_more, counts = changes_since(base, position, last, node, limit)
 end
 if not at then
-  return {'behind', time[1], time[2], last, lost and 1 or 0, nodes, place}
+  return {'behind', time[1], time[2], last, lost and 1 or 0, overdrawn, nodes, place}
 end
-return {'since', time[1], time[2], at, has_more and 1 or 0, counts, lost and 1 or 0, nodes, place}
+return {'since', time[1], time[2], at, has_more and 1 or 0, counts, lost and 1 or 0, overdrawn, nodes, place}

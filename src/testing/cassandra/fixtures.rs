@@ -171,6 +171,10 @@ impl Strategy for OfTest {
         self.store.has_lost_grants()
     }
 
+    fn overdrawn(&self) -> &[Count] {
+        self.store.overdrawn()
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,

@@ -71,7 +71,7 @@ impl Strategy for Memory<Store> {
         limit: usize,
     ) -> Result<Pushed, StoreError> {
         assert!(batch.diffs.len() <= self.max_diffs());
-        let mut living = None;
+        let (mut living, mut overdrawn) = (None, Vec::new());
         let pushed = self.exchange(shard, |store| {
             let Some(epoch) = store.epoch else {
                 return Pushed::NoEpoch;
@@ -86,6 +86,8 @@ impl Strategy for Memory<Store> {
                     let name = (diff.size, diff.window, diff.key.clone());
                     *store.counts.entry(name.clone()).or_default() += diff.diff.thousandths();
                     store.sequence += 1;
+                    let count = store.count(&name);
+                    overdrawn.extend(Some(count).filter(|it| it.total < Hits::ZERO));
                     store.changes.push((store.sequence, batch.node, name));
                 }
                 if batch.is_news {
@@ -101,7 +103,12 @@ impl Strategy for Memory<Store> {
         });
         let pushed = pushed.await;
         self.living = living.or(self.living);
+        self.overdrawn = overdrawn;
         pushed
+    }
+
+    fn overdrawn(&self) -> &[Count] {
+        &self.overdrawn
     }
 
     fn living(&self) -> Option<LivingNodes> {

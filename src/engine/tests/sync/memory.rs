@@ -40,6 +40,8 @@ pub(super) struct Memory<K> {
     pub(super) faults: Rc<RefCell<Vec<Fault>>>,
     /// The living nodes, from the last answer.
     pub(super) living: Option<LivingNodes>,
+    /// The counters that the last batch has made negative.
+    pub(super) overdrawn: Vec<Count>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

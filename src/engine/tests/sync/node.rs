@@ -58,7 +58,12 @@ where
         Node {
             shared,
             namespace,
-            strategy: Memory { shards: store.clone(), faults: Rc::default(), living: None },
+            strategy: Memory {
+                shards: store.clone(),
+                faults: Rc::default(),
+                living: None,
+                overdrawn: Vec::new(),
+            },
             time: Box::leak(Box::new(Time::at(T, number << 32))),
             life: Cell::new(Duration::from_secs(60)),
             size: Cell::new(size()),

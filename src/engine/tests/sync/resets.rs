@@ -1,6 +1,8 @@
 //! Resets of keys: the cluster's count becomes zero, except for hits that other nodes had not
 //! pushed.
 
+use core::task::Poll;
+
 use proptest::prelude::{ProptestConfig, prop, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as _;
 use proptest::test_runner::RngSeed;
@@ -8,7 +10,7 @@ use proptest::test_runner::RngSeed;
 use super::hits;
 use super::log::Store;
 use super::memory::{Fault, Kept, Memory};
-use super::node::{Node, cluster, cluster_with};
+use super::node::{Node, cluster, cluster_with, poll};
 use super::rows::Rows;
 use crate::store::contract::strategy::Strategy;
 
@@ -94,6 +96,27 @@ fn nodes_that_reset_a_key_at_once_take_its_hits_once() {
     nodes[1].hit(KEY, hits(4));
     settle(&nodes);
     assert_eq!(rates(&nodes), [4, 4, 4]);
+}
+
+/// The node learns of the other reset after its own and before that is pushed, so the answer to its push
+/// is without it.
+#[test]
+fn a_reset_that_is_fetched_while_a_key_is_reset_is_undone() {
+    let (store, nodes) = cluster(2);
+    nodes[0].hit(KEY, hits(10));
+    settle(&nodes);
+    nodes[0].reset(KEY);
+    nodes[0].sync().unwrap();
+    nodes[1].hit(b"b", hits(1));
+    nodes[1].faults(&[Fault::StoppedAfter]);
+    let mut worker = nodes[1].start_sync();
+    assert!(poll(&mut worker).is_pending());
+    nodes[1].reset(KEY);
+    assert!(matches!(poll(&mut worker), Poll::Ready(Ok(Some(_)))));
+    settle(&nodes);
+    assert_eq!(rates(&nodes), [0, 0]);
+    let totals: Vec<_> = store[0].borrow().counts.values().copied().collect();
+    assert_eq!(totals, [0, 1000]);
 }
 
 #[derive(Clone, Copy, Debug)]
