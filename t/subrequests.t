@@ -237,7 +237,7 @@ sub begin {
             location / { return 200 "<\$arg_of>"; }
         }
     END
-        listen 127.0.0.1:@{[$port + 3]} $parameter sndbuf=16k;
+        listen 127.0.0.1:@{[$port + 3]} $parameter;
         listen 127.0.0.1:@{[$port + 5]} sndbuf=16k;
         $directive
         root $a->{root}/pages;
