@@ -76,7 +76,7 @@ sub api_tests {
         sync_all($a, $b, $a);
         is_deeply(rates(), [4, 4], 'but for what others had not pushed, and what came after');
         is($store->total(api => 'k'), 4, "as in $label");
-        # A node that the store tells nothing has to know of the other reset.
+        # Without a channel, a node must sync before it resets a key that the other one has reset.
         my $is_told = eval { $store->listeners };
         my @keys = ('k', $is_told ? map {"k$_"} 1 .. 50 : ());
         $a->hit(hit => $_) for @keys;

@@ -62,8 +62,8 @@ pub struct StoreQuestion {
     is_filled: bool,
     /// The index of the check for each limit of the question.
     checks: Few<usize>,
-    /// This node's hits in the counters of bans, by number, that the store had before it was asked. It may
-    /// get a ban while it is asked, and its answer may be without it.
+    /// This node's hits in the counters of bans, by number, that the store had when the question was
+    /// made. The answer may lack a ban that the node pushes meanwhile.
     pushed: Few<(usize, PushedHits)>,
 }
 
